@@ -1,0 +1,32 @@
+package api
+
+import "time"
+
+// Durability names what was really done before an acknowledgement was sent.
+type Durability string
+
+// The durabilities a fabric can report.
+const (
+	Disk1 Durability = "disk-1" // on the disk of the one node of a solo region
+)
+
+// Ack says exactly what is durable, and where. It is sent only after the barrier
+// named by Durability.
+type Ack struct {
+	ID             string // the event id the record is stored under
+	IDMade         bool   // the gateway made the id: a retry without it is a new record
+	Topic          string
+	Log            LogID
+	Region         string // whose disk holds it
+	Incarnation    string
+	Epoch          Epoch
+	WriterTerm     uint64
+	Sequence       uint64
+	IngestTime     time.Time // stamped by the log's writer
+	Durability     Durability
+	Duplicate      bool   // the id was already durable; nothing was stored by this call
+	Forwarded      bool   // stored by another region than the one that was asked
+	EventTimeOdd   bool   // event time further than EventTimeSlack from ingest
+	PolicyRevision string // of the decision that admitted it at its home
+	Position       Position
+}

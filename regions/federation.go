@@ -1,0 +1,128 @@
+package regions
+
+import (
+	"slices"
+
+	"domicile/api"
+)
+
+// Regions lists all regions by name.
+func (f *Federation) Regions() []string { return f.regionNames }
+
+// Region returns a region of the map.
+func (f *Federation) Region(name string) (Region, bool) {
+	r, ok := f.regions[name]
+	return r, ok
+}
+
+// Boundaries lists the boundary names, sorted.
+func (f *Federation) Boundaries() []string {
+	names := make([]string, 0, len(f.boundaries))
+	for n := range f.boundaries {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Boundary returns a boundary of the map.
+func (f *Federation) Boundary(name string) (Boundary, bool) {
+	b, ok := f.boundaries[name]
+	return b, ok
+}
+
+// Topics lists all topics by name.
+func (f *Federation) Topics() []string { return f.topicNames }
+
+// Topic returns a topic's declaration. It must not be changed.
+func (f *Federation) Topic(name string) (*Topic, bool) {
+	t, ok := f.topics[name]
+	return t, ok
+}
+
+// TopicDigest is the digest of one topic's declaration, "" for an unknown topic.
+func (f *Federation) TopicDigest(name string) string { return f.digests[name] }
+
+// Peers lists the regions that have a link with region, sorted.
+func (f *Federation) Peers(region string) []string { return f.links[region] }
+
+// Logs lists the logs of a topic.
+func (f *Federation) Logs(t *Topic) []api.LogID {
+	if t.Writes == WritesHome {
+		return []api.LogID{{Tenant: api.DefaultTenant, Topic: t.Name, Slot: api.HomeSlot}}
+	}
+	logs := make([]api.LogID, 0, len(t.Regions))
+	for _, r := range t.Regions {
+		logs = append(logs, api.LogID{Tenant: api.DefaultTenant, Topic: t.Name, Slot: r})
+	}
+	return logs
+}
+
+// Placement says who owns a log now. Static here: the home comes from the manifest.
+// Implementations are safe for concurrent use.
+type Placement interface {
+	// Home is the region that owns the log and the epoch in which it does. ok is
+	// false for a log that the federation does not have.
+	Home(log api.LogID) (home string, epoch api.Epoch, ok bool)
+}
+
+// Home is the static placement: a home log lives at its topic's home, a local one
+// in the region it is named after.
+func (f *Federation) Home(log api.LogID) (string, api.Epoch, bool) {
+	t, ok := f.topics[log.Topic]
+	if !ok || log.Tenant != api.DefaultTenant {
+		return "", api.Epoch{}, false
+	}
+	home := log.Slot
+	if t.Writes == WritesHome {
+		if log.Slot != api.HomeSlot {
+			return "", api.Epoch{}, false
+		}
+		home = t.Home
+	}
+	if !slices.Contains(t.Regions, home) {
+		return "", api.Epoch{}, false
+	}
+	return home, api.StaticEpoch(home), true
+}
+
+// Targets lists the regions that get a copy of a log, by the manifest alone and
+// leaving out regions without a link to its home: policy decides per record.
+func (f *Federation) Targets(log api.LogID) []string {
+	home, _, ok := f.Home(log)
+	if !ok {
+		return nil
+	}
+	var targets []string
+	for _, r := range f.topics[log.Topic].Mirror {
+		if r != home && slices.Contains(f.links[home], r) {
+			targets = append(targets, r)
+		}
+	}
+	return targets
+}
+
+// Differences names the fields in which a peer's declaration of a topic differs
+// from ours, each as "field: ours | theirs". Empty when they agree.
+func Differences(ours, theirs map[string]string) []string {
+	var diffs []string
+	for field, v := range ours {
+		if theirs[field] != v {
+			diffs = append(diffs, field+": "+quoteEmpty(v)+" | "+quoteEmpty(theirs[field]))
+		}
+	}
+	for field, v := range theirs {
+		if _, ok := ours[field]; !ok {
+			diffs = append(diffs, field+": absent | "+quoteEmpty(v))
+		}
+	}
+	slices.Sort(diffs)
+	return diffs
+}
+
+func quoteEmpty(s string) string {
+	if s == "" {
+		return "(empty)"
+	}
+	return s
+}

@@ -1,0 +1,121 @@
+package regions_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// TestManifest runs the stories in testdata/manifest: a manifest as input, what it
+// means or why it is refused as output. Rewrite with -rewrite.
+func TestManifest(t *testing.T) {
+	datadriven.Walk(t, "testdata/manifest", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			f, err := regions.ParseManifest("federation.yaml", []byte(d.Input))
+			if err != nil {
+				return describeError(t, err)
+			}
+			switch d.Cmd {
+			case "logs":
+				return describeLogs(f)
+			case "floor":
+				return describeFloor(f)
+			default:
+				t.Fatalf("unknown command %q", d.Cmd)
+				return ""
+			}
+		})
+	})
+}
+
+func describeError(t *testing.T, err error) string {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("not an *api.Error: %v", err)
+	}
+	return err.Error() + "\n"
+}
+
+func describeLogs(f *regions.Federation) string {
+	var b strings.Builder
+	for _, name := range f.Topics() {
+		topic, _ := f.Topic(name)
+		for _, log := range f.Logs(topic) {
+			home, epoch, ok := f.Home(log)
+			fmt.Fprintf(&b, "%s home=%s epoch=%s known=%v targets=%v\n", log, home, epoch, ok, f.Targets(log))
+		}
+	}
+	return b.String()
+}
+
+func describeFloor(f *regions.Federation) string {
+	var b strings.Builder
+	for _, residency := range append(f.Boundaries(), "global", "EU", "mars", "") {
+		fmt.Fprintf(&b, "%q may rest in %v\n", residency, f.Floor(residency))
+	}
+	return b.String()
+}
+
+// R14b: the floor knows no residency and no region that the map does not name.
+func TestR14b_FloorRefusesTheUnknown(t *testing.T) {
+	f, err := regions.ParseManifest("federation.yaml", []byte(`
+version: 1
+federation: acme
+regions: {eu-west: {link: "a:1"}, us-east: {link: "b:1"}, sea: {link: "c:1"}}
+boundaries: {eu: [eu-west], us: [us-east]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		residency, region string
+		want              bool
+	}{
+		{"eu", "eu-west", true}, {"eu", "us-east", false}, {"eu", "sea", false},
+		{"global", "sea", true}, {"global", "mars", false},
+		{"EU", "eu-west", false}, {"eu ", "eu-west", false}, {"", "eu-west", false}, {"еu", "eu-west", false},
+	} {
+		if got := f.MayRest(c.residency, c.region); got != c.want {
+			t.Errorf("MayRest(%q, %q) = %v, want %v", c.residency, c.region, got, c.want)
+		}
+	}
+}
+
+func TestDigestNamesWhatDiffers(t *testing.T) {
+	const manifest = `
+version: 1
+federation: acme
+regions: {eu-west: {link: "a:1"}, us-east: {link: "b:1"}}
+topics:
+  orders:
+    writes: local
+    retention: {max_age: %s}
+    on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: orders-team, text: wait for the region}
+`
+	load := func(age string) *regions.Federation {
+		f, err := regions.ParseManifest("federation.yaml", fmt.Appendf(nil, manifest, age))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	a, same, b := load("1h"), load("60m"), load("2h")
+	if a.Digest != same.Digest || a.TopicDigest("orders") != same.TopicDigest("orders") {
+		t.Error("the same manifest, written differently, has another digest")
+	}
+	if a.Digest == b.Digest || a.TopicDigest("orders") == b.TopicDigest("orders") {
+		t.Error("manifests that differ have the same digest")
+	}
+	ta, _ := a.Topic("orders")
+	tb, _ := b.Topic("orders")
+	diffs := regions.Differences(ta.Fields(), tb.Fields())
+	if len(diffs) != 1 || diffs[0] != "retention.max_age: 1h0m0s | 2h0m0s" {
+		t.Errorf("differences: %q", diffs)
+	}
+}

@@ -1,0 +1,64 @@
+package regions
+
+import "time"
+
+// Writes says how many logs a topic has.
+type Writes string
+
+// The two ways to write.
+const (
+	WritesLocal Writes = "local" // one log per region that may hold records
+	WritesHome  Writes = "home"  // one log, at the topic's home
+)
+
+// Topic is what producers and consumers name. The field tags are the manifest's.
+// After the manifest is loaded Regions and Mirror are explicit lists.
+type Topic struct {
+	Name       string      `yaml:"-"`
+	Writes     Writes      `yaml:"writes"`
+	Home       string      `yaml:"home"`    // writes: home only
+	Regions    []string    `yaml:"regions"` // writes: local only; empty: every region
+	Mirror     []string    `yaml:"mirror"`  // regions that get copies; ["all"]: every region; empty: none
+	Retention  Retention   `yaml:"retention"`
+	Durability string      `yaml:"durability"` // "disk"
+	Batch      Batch       `yaml:"batch"`
+	Route      string      `yaml:"route"` // "home"
+	Hold       bool        `yaml:"hold"`
+	Failover   Failover    `yaml:"failover"`
+	OnHomeLoss *OnHomeLoss `yaml:"on_home_loss"`
+}
+
+// Retention bounds a log. Both bounds apply; zero age means no age bound.
+type Retention struct {
+	MaxAge   time.Duration `yaml:"max_age"`
+	MaxBytes Size          `yaml:"max_bytes"`
+}
+
+// Batch bounds what the mirror sends at once: by count, by bytes and by time.
+type Batch struct {
+	Records int           `yaml:"records"`
+	Bytes   int           `yaml:"bytes"`
+	Linger  time.Duration `yaml:"linger"`
+}
+
+// Failover is the written rule. Absent means never.
+type Failover struct {
+	Mode string `yaml:"mode"` // "never"
+}
+
+// OnHomeLoss says in advance what producers and consumers get while a topic that
+// cannot fail over has lost its home.
+type OnHomeLoss struct {
+	Producers string    `yaml:"producers"` // "refuse"
+	Consumers Consumers `yaml:"consumers"`
+	Owner     string    `yaml:"owner"` // who to ask
+	Text      string    `yaml:"text"`  // what people are told
+}
+
+// Consumers is what a reader gets while the home is lost: wait, stop, or a read
+// copy that is at most MaxStaleness behind. In the manifest: wait, stop, or
+// read_copy with max_staleness beside it.
+type Consumers struct {
+	Mode         string        `yaml:"mode"` // "wait", "read_copy" or "stop"
+	MaxStaleness time.Duration `yaml:"max_staleness"`
+}

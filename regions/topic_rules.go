@@ -1,0 +1,189 @@
+package regions
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// complete fills in defaults and checks one topic's declaration.
+func (t *Topic) complete(f *Federation) error {
+	field := func(name string) string { return "topics." + t.Name + "." + name }
+	if err := CheckName(t.Name); err != nil {
+		return bad("topics", t.Name, err.Error())
+	}
+	if err := t.completeWrites(f, field); err != nil {
+		return err
+	}
+	if err := t.completeMirror(f, field); err != nil {
+		return err
+	}
+	if err := t.completeBounds(field); err != nil {
+		return err
+	}
+	if err := t.checkLater(field); err != nil {
+		return err
+	}
+	return t.checkOnHomeLoss(field)
+}
+
+func (t *Topic) completeWrites(f *Federation, field func(string) string) error {
+	switch t.Writes {
+	case WritesHome:
+		if _, ok := f.regions[t.Home]; !ok {
+			return bad(field("home"), t.Home, suggest("writes: home needs a home; unknown region", t.Home, f.regionNames))
+		}
+		if len(t.Regions) != 0 {
+			return bad(field("regions"), strings.Join(t.Regions, ","), "only topics with writes: local have regions")
+		}
+		t.Regions = []string{t.Home}
+	case WritesLocal:
+		if t.Home != "" {
+			return bad(field("home"), t.Home, "only topics with writes: home have a home")
+		}
+		if len(t.Regions) == 0 {
+			t.Regions = slices.Clone(f.regionNames)
+		}
+		return t.checkRegionList(f, field("regions"), t.Regions)
+	default:
+		return bad(field("writes"), string(t.Writes), "write local (a log per region) or home (one log)")
+	}
+	return nil
+}
+
+func (t *Topic) completeMirror(f *Federation, field func(string) string) error {
+	if slices.Equal(t.Mirror, []string{"all"}) {
+		t.Mirror = slices.Clone(f.regionNames)
+	}
+	return t.checkRegionList(f, field("mirror"), t.Mirror)
+}
+
+func (t *Topic) checkRegionList(f *Federation, field string, list []string) error {
+	slices.Sort(list)
+	for i, r := range list {
+		if _, ok := f.regions[r]; !ok {
+			return bad(field, r, suggest("unknown region", r, f.regionNames))
+		}
+		if i > 0 && list[i-1] == r {
+			return bad(field, r, "the region is listed twice")
+		}
+	}
+	return nil
+}
+
+func (t *Topic) completeBounds(field func(string) string) error {
+	if t.Retention.MaxAge == 0 {
+		t.Retention.MaxAge = DefaultMaxAge
+	}
+	if t.Retention.MaxBytes == 0 {
+		t.Retention.MaxBytes = DefaultMaxBytes
+	}
+	if t.Batch.Records == 0 {
+		t.Batch.Records = DefaultBatchRecords
+	}
+	if t.Batch.Bytes == 0 {
+		t.Batch.Bytes = DefaultBatchBytes
+	}
+	if t.Batch.Linger == 0 {
+		t.Batch.Linger = DefaultBatchLinger
+	}
+	switch {
+	case t.Retention.MaxAge < time.Second:
+		return bad(field("retention.max_age"), t.Retention.MaxAge.String(), "at least 1s")
+	case t.Retention.MaxBytes < MinMaxBytes:
+		return bad(field("retention.max_bytes"), t.Retention.MaxBytes.String(), fmt.Sprintf("at least %s: one body may be 1 MiB", Size(MinMaxBytes)))
+	case t.Batch.Records < 1 || t.Batch.Records > 4096:
+		return bad(field("batch.records"), fmt.Sprint(t.Batch.Records), "1 to 4096")
+	case t.Batch.Bytes < 64<<10 || t.Batch.Bytes > 2<<20:
+		return bad(field("batch.bytes"), fmt.Sprint(t.Batch.Bytes), "65536 to 2097152")
+	case t.Batch.Linger < 0 || t.Batch.Linger > time.Second:
+		return bad(field("batch.linger"), t.Batch.Linger.String(), "0 to 1s")
+	}
+	return nil
+}
+
+// checkLater refuses what later versions will carry out: a setting that is accepted
+// and not obeyed would be a promise nobody keeps.
+func (t *Topic) checkLater(field func(string) string) error {
+	switch t.Durability {
+	case "":
+		t.Durability = "disk"
+	case "disk":
+	case "relaxed":
+		return notYet(field("durability"), t.Durability, "this version keeps every topic at disk")
+	default:
+		return bad(field("durability"), t.Durability, "the classes are disk and relaxed")
+	}
+	switch t.Route {
+	case "":
+		t.Route = "home"
+	case "home":
+	case "within_boundary":
+		return notYet(field("route"), t.Route, "this version routes to the home only")
+	default:
+		return bad(field("route"), t.Route, "the routes are home and within_boundary")
+	}
+	switch t.Failover.Mode {
+	case "":
+		t.Failover.Mode = "never"
+	case "never":
+	case "manual", "automatic":
+		return notYet(field("failover.mode"), t.Failover.Mode, "this version moves no log")
+	default:
+		return bad(field("failover.mode"), t.Failover.Mode, "the modes are never, manual and automatic")
+	}
+	if t.Hold {
+		return notYet(field("hold"), "true", "this version's retention never waits for a mirror")
+	}
+	return nil
+}
+
+func (t *Topic) checkOnHomeLoss(field func(string) string) error {
+	o := t.OnHomeLoss
+	if o == nil {
+		return bad(field("on_home_loss"), "", "a topic that cannot fail over says in advance what happens when its home is lost: producers, consumers, owner, text")
+	}
+	switch {
+	case o.Producers != "refuse":
+		return bad(field("on_home_loss.producers"), o.Producers, "refuse is the only choice: a record is never parked where it may not rest")
+	case o.Owner == "":
+		return bad(field("on_home_loss.owner"), "", "name who decides while the home is lost")
+	case o.Text == "":
+		return bad(field("on_home_loss.text"), "", "say what producers and consumers are told")
+	}
+	switch o.Consumers.Mode {
+	case "wait", "stop":
+		if o.Consumers.MaxStaleness != 0 {
+			return bad(field("on_home_loss.consumers.max_staleness"), o.Consumers.MaxStaleness.String(), "only with mode: read_copy")
+		}
+	case "read_copy":
+		if o.Consumers.MaxStaleness <= 0 {
+			return bad(field("on_home_loss.consumers.max_staleness"), "", "say how stale a copy may be read")
+		}
+	default:
+		return bad(field("on_home_loss.consumers.mode"), o.Consumers.Mode, "wait, stop or read_copy")
+	}
+	return nil
+}
+
+// Fields is the declaration as text, field by field: what two regions compare and
+// name when they differ. Nothing is left out.
+func (t *Topic) Fields() map[string]string {
+	f := map[string]string{
+		"writes": string(t.Writes), "home": t.Home, "regions": strings.Join(t.Regions, ","),
+		"mirror":              strings.Join(t.Mirror, ","),
+		"retention.max_age":   t.Retention.MaxAge.String(),
+		"retention.max_bytes": t.Retention.MaxBytes.String(),
+		"durability":          t.Durability,
+		"batch":               fmt.Sprintf("%d/%d/%s", t.Batch.Records, t.Batch.Bytes, t.Batch.Linger),
+		"route":               t.Route, "hold": fmt.Sprint(t.Hold), "failover.mode": t.Failover.Mode,
+	}
+	if o := t.OnHomeLoss; o != nil {
+		f["on_home_loss.producers"] = o.Producers
+		f["on_home_loss.consumers"] = o.Consumers.Mode + " " + o.Consumers.MaxStaleness.String()
+		f["on_home_loss.owner"] = o.Owner
+		f["on_home_loss.text"] = o.Text
+	}
+	return f
+}
