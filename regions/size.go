@@ -25,12 +25,12 @@ func (s *Size) UnmarshalText(text []byte) error {
 		}
 		n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
 		if err != nil || n < 0 || n > (1<<63-1)/u.factor {
-			return fmt.Errorf("size %q: write a number of bytes, or one with KiB, MiB, GiB or TiB", t)
+			break
 		}
 		*s = Size(n * u.factor)
 		return nil
 	}
-	return nil
+	return fmt.Errorf("size %q: write a number of bytes, or one with KiB, MiB, GiB or TiB", t)
 }
 
 // MarshalText writes the form that UnmarshalText reads.

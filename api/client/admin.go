@@ -1,0 +1,94 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
+)
+
+// Status asks the node for what it knows of its region and its links.
+func (c *Client) Status(ctx context.Context) (*pb.StatusResponse, error) {
+	m, err := pb.NewAdminServiceClient(c.conn).Status(ctx, &pb.StatusRequest{})
+	return m, c.asked("status", err)
+}
+
+// Topics asks for one topic's declaration, logs and contract, or with "" for all.
+func (c *Client) Topics(ctx context.Context, topic string) (*pb.TopicsResponse, error) {
+	m, err := pb.NewAdminServiceClient(c.conn).Topics(ctx, &pb.TopicsRequest{Topic: topic})
+	return m, c.asked("topics", err)
+}
+
+// Explain asks what the active policy says to a question, and which rules spoke.
+func (c *Client) Explain(ctx context.Context, q *pb.ExplainRequest) (*pb.ExplainResponse, error) {
+	m, err := pb.NewAdminServiceClient(c.conn).Explain(ctx, q)
+	return m, c.asked("explain", err)
+}
+
+// Reload has the node load its policy directory again. An error with OutcomeUnknown
+// says that it may have.
+func (c *Client) Reload(ctx context.Context) (*pb.ReloadResponse, error) {
+	m, err := pb.NewAdminServiceClient(c.conn).Reload(ctx, &pb.ReloadRequest{})
+	return m, wire.ErrorFromGRPC(err)
+}
+
+// Lag gives the lags of the region's flows to fn: once, or with Watch until ctx ends
+// or fn returns an error, which Lag then returns.
+func (c *Client) Lag(ctx context.Context, q *pb.LagRequest, fn func(*pb.LagResponse) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := pb.NewAdminServiceClient(c.conn).Lag(ctx, q)
+	if err != nil {
+		return c.asked("lag", err)
+	}
+	_, err = each(stream, fn)
+	return c.asked("lag", err)
+}
+
+// callerError is an error of the caller's own function: handed back as it is.
+type callerError struct{ error }
+
+// each hands every message of a stream to fn. ended: the server ended the stream.
+func each[M any](stream grpc.ServerStreamingClient[M], fn func(*M) error) (ended bool, err error) {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if err := fn(m); err != nil {
+			return false, callerError{err}
+		}
+	}
+}
+
+// asked reads the error of a call that changes nothing: there a lost connection is
+// not an unknown outcome but no answer.
+func (c *Client) asked(op string, err error) error {
+	var own callerError
+	if errors.As(err, &own) {
+		return own.error
+	}
+	if s, ok := status.FromError(err); ok && len(s.Details()) == 0 {
+		switch s.Code() {
+		case codes.Unavailable:
+			return &api.Error{Code: api.NotReady, Op: op, Err: errors.New(s.Message()), Hint: "is the node running, and is this its address?"}
+		case codes.DeadlineExceeded:
+			return &api.Error{Code: api.NotReady, Op: op, Err: context.DeadlineExceeded, Hint: "the node did not answer in time"}
+		case codes.Canceled:
+			return context.Canceled
+		case codes.Unimplemented:
+			return &api.Error{Code: api.BadRequest, Op: op, Err: errors.New(s.Message()), Hint: "this address does not serve that: operators and producers may have different ports"}
+		}
+	}
+	return wire.ErrorFromGRPC(err)
+}

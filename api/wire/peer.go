@@ -1,0 +1,237 @@
+package wire
+
+import (
+	"math"
+	"time"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/regions"
+)
+
+func badPeer(field, hint string) error {
+	return &api.Error{Code: api.BadRequest, Op: "read peer message", Field: field, Hint: hint}
+}
+
+// HelloToProto makes the message of a hello.
+func HelloToProto(h regions.Hello) *pb.PeerHello {
+	m := &pb.PeerHello{
+		Federation: h.Federation, Region: h.Region, FabricId: h.FabricID, BootId: h.BootID, Version: h.Version,
+		WireVersion: uint32(h.WireVersion), OldestWireVersion: uint32(h.OldestWire),
+		PolicySerial: h.PolicySerial, PolicyRevision: h.PolicyRevision, ManifestDigest: h.ManifestDigest,
+		CertificateEndsUnixNano: TimeToProto(h.CertificateEnds),
+		Topics:                  make(map[string]*pb.TopicDeclaration, len(h.TopicDigests)),
+	}
+	for topic, digest := range h.TopicDigests {
+		m.Topics[topic] = &pb.TopicDeclaration{Digest: digest, Fields: h.TopicFields[topic]}
+	}
+	return m
+}
+
+// HelloFromProto reads a hello; an absent one is refused.
+func HelloFromProto(m *pb.PeerHello) (regions.Hello, error) {
+	if m == nil {
+		return regions.Hello{}, badPeer("hello", "it is absent")
+	}
+	h := regions.Hello{
+		Federation: m.GetFederation(), Region: m.GetRegion(), FabricID: m.GetFabricId(), BootID: m.GetBootId(), Version: m.GetVersion(),
+		WireVersion: int(m.GetWireVersion()), OldestWire: int(m.GetOldestWireVersion()),
+		PolicySerial: m.GetPolicySerial(), PolicyRevision: m.GetPolicyRevision(), ManifestDigest: m.GetManifestDigest(),
+		CertificateEnds: TimeFromProto(m.GetCertificateEndsUnixNano()),
+		TopicDigests:    make(map[string]string, len(m.GetTopics())),
+		TopicFields:     make(map[string]map[string]string, len(m.GetTopics())),
+	}
+	for topic, d := range m.GetTopics() {
+		h.TopicDigests[topic], h.TopicFields[topic] = d.GetDigest(), d.GetFields()
+	}
+	return h, nil
+}
+
+// WatermarksToProto makes one message of a whole round.
+func WatermarksToProto(w regions.Watermarks) *pb.WatermarkList {
+	m := &pb.WatermarkList{
+		IssuedUnixNano: TimeToProto(w.Issued), InstantUnixNano: TimeToProto(w.Instant), All: w.All,
+		Refused: uint32(min(max(w.Refused, 0), math.MaxUint32)), Logs: make([]*pb.Watermark, len(w.Logs)),
+	}
+	for i, l := range w.Logs {
+		m.Logs[i] = &pb.Watermark{
+			Log: LogToProto(l.Log), Incarnation: l.Incarnation, Epoch: EpochToProto(l.Epoch), Term: l.Term,
+			Head: l.Head, HeadTimeUnixNano: TimeToProto(l.HeadTime), ClosedUnixNano: TimeToProto(l.Closed),
+			First: l.First, Digest: l.Digest,
+		}
+	}
+	return m
+}
+
+// WatermarksFromProto reads one frame of a round.
+func WatermarksFromProto(m *pb.WatermarkList) (regions.Watermarks, error) {
+	w := regions.Watermarks{
+		Issued: TimeFromProto(m.GetIssuedUnixNano()), Instant: TimeFromProto(m.GetInstantUnixNano()), All: m.GetAll(),
+		Refused: int(m.GetRefused()), Logs: make([]regions.LogMark, len(m.GetLogs())),
+	}
+	for i, l := range m.GetLogs() {
+		id, err := logOf(l.GetLog())
+		if err != nil {
+			return regions.Watermarks{}, err
+		}
+		w.Logs[i] = regions.LogMark{
+			Log: id, Incarnation: l.GetIncarnation(), Epoch: EpochFromProto(l.GetEpoch()), Term: l.GetTerm(),
+			Head: l.GetHead(), HeadTime: TimeFromProto(l.GetHeadTimeUnixNano()), Closed: TimeFromProto(l.GetClosedUnixNano()),
+			First: l.GetFirst(), Digest: l.GetDigest(),
+		}
+	}
+	return w, nil
+}
+
+func logOf(m *pb.LogId) (api.LogID, error) {
+	id := LogFromProto(m)
+	if id.Topic == "" || id.Slot == "" {
+		return api.LogID{}, badPeer("log", "it names no topic or no slot")
+	}
+	return id, nil
+}
+
+// ForwardToProto makes the message of a forwarded record. The deadline travels as
+// the time that is left at now: the two clocks need not agree.
+func ForwardToProto(number uint64, f *regions.Forward, now time.Time) *pb.ForwardRequest {
+	return &pb.ForwardRequest{
+		Number: number, Record: RecordToProto(&f.Record), Log: LogToProto(f.Log),
+		Principal: &pb.Principal{
+			Name: f.Principal.Name, Kind: f.Principal.Kind, Class: f.Principal.Class, Place: f.Principal.Place,
+		},
+		TimeoutNano: int64(f.Deadline.Sub(now)), PolicySerial: f.Serial, PolicyRevision: f.Revision,
+	}
+}
+
+// ForwardFromProto reads a forwarded record; its deadline is counted from now and
+// is at most longest away.
+func ForwardFromProto(m *pb.ForwardRequest, now time.Time, longest time.Duration) (regions.Forward, error) {
+	if m.GetRecord() == nil {
+		return regions.Forward{}, badPeer("record", "it is absent")
+	}
+	log, err := logOf(m.GetLog())
+	if err != nil {
+		return regions.Forward{}, err
+	}
+	p := m.GetPrincipal()
+	left := min(max(time.Duration(m.GetTimeoutNano()), 0), longest)
+	return regions.Forward{
+		Record: RecordFromProto(m.GetRecord()), Log: log, Deadline: now.Add(left),
+		Principal: regions.Principal{Name: p.GetName(), Kind: p.GetKind(), Class: p.GetClass(), Place: p.GetPlace()},
+		Serial:    m.GetPolicySerial(), Revision: m.GetPolicyRevision(),
+	}, nil
+}
+
+// MirrorOpenToProto makes the message that opens a flow.
+func MirrorOpenToProto(o regions.MirrorOpen) *pb.MirrorOpen {
+	return &pb.MirrorOpen{Log: LogToProto(o.Log), Incarnation: o.Incarnation, Epoch: EpochToProto(o.Epoch), Head: o.Head, Digest: o.Digest}
+}
+
+// MirrorOpenFromProto reads the message that opens a flow.
+func MirrorOpenFromProto(m *pb.MirrorOpen) (regions.MirrorOpen, error) {
+	log, err := logOf(m.GetLog())
+	if err != nil {
+		return regions.MirrorOpen{}, err
+	}
+	return regions.MirrorOpen{Log: log, Incarnation: m.GetIncarnation(), Epoch: EpochFromProto(m.GetEpoch()), Head: m.GetHead(), Digest: m.GetDigest()}, nil
+}
+
+// MirrorBatchToProto makes the message of a batch. Bodies are shared, not copied.
+func MirrorBatchToProto(b *regions.MirrorBatch) *pb.MirrorBatch {
+	m := &pb.MirrorBatch{Incarnation: b.Incarnation, PolicySerial: b.Serial, PolicyRevision: b.Revision, Items: make([]*pb.MirrorItem, len(b.Items))}
+	for i := range b.Items {
+		it := &b.Items[i]
+		p := &pb.MirrorItem{
+			Sequence: it.Sequence, Epoch: EpochToProto(it.Epoch), Term: it.Term,
+			TimeUnixNano: TimeToProto(it.Time), PolicyRevision: it.Revision,
+		}
+		if g := it.Gap; g != nil {
+			p.Gap = &pb.MirrorGap{Kind: string(g.Kind), From: g.From, To: g.To, Code: string(g.Code), Side: g.Side, PolicyRevision: g.Revision}
+		} else {
+			p.Record = RecordToProto(&it.Record)
+		}
+		m.Items[i] = p
+	}
+	return m
+}
+
+// MirrorBatchFromProto reads a batch. It is refused unless its items follow each
+// other without a hole: what a target can't place it must not store.
+func MirrorBatchFromProto(m *pb.MirrorBatch) (regions.MirrorBatch, error) {
+	b := regions.MirrorBatch{Incarnation: m.GetIncarnation(), Serial: m.GetPolicySerial(), Revision: m.GetPolicyRevision(), Items: make([]regions.Item, len(m.GetItems()))}
+	if len(b.Items) == 0 {
+		return regions.MirrorBatch{}, badPeer("items", "a batch holds at least one")
+	}
+	for i, p := range m.GetItems() {
+		item, first, err := itemFromProto(p)
+		if err != nil {
+			return regions.MirrorBatch{}, err
+		}
+		if i > 0 && first != b.Items[i-1].Sequence+1 {
+			return regions.MirrorBatch{}, badPeer("sequence", "items do not follow each other")
+		}
+		b.Items[i] = item
+	}
+	return b, nil
+}
+
+func itemFromProto(p *pb.MirrorItem) (item regions.Item, first uint64, err error) {
+	item = regions.Item{
+		Sequence: p.GetSequence(), Epoch: EpochFromProto(p.GetEpoch()), Term: p.GetTerm(),
+		Time: TimeFromProto(p.GetTimeUnixNano()), Revision: p.GetPolicyRevision(),
+	}
+	g := p.GetGap()
+	switch {
+	case item.Sequence == 0 || item.Sequence == math.MaxUint64:
+		return regions.Item{}, 0, badPeer("sequence", "sequences begin at 1")
+	case (g == nil) == (p.GetRecord() == nil):
+		return regions.Item{}, 0, badPeer("items", "an item is a record or a gap, and not both")
+	case g == nil:
+		item.Record = RecordFromProto(p.GetRecord())
+		return item, item.Sequence, nil
+	case g.GetFrom() == 0 || g.GetFrom() > g.GetTo() || g.GetTo() != item.Sequence:
+		return regions.Item{}, 0, badPeer("gap", "its range does not end at the item's sequence")
+	}
+	kind := regions.GapKind(g.GetKind())
+	switch kind {
+	case regions.Withheld, regions.Expired, regions.Purged, regions.Erased, regions.Void:
+	default:
+		return regions.Item{}, 0, badPeer("gap", "its kind is not known to this version")
+	}
+	item.Gap = &regions.Gap{Kind: kind, From: g.GetFrom(), To: g.GetTo(), Code: api.Code(g.GetCode()), Side: g.GetSide(), Revision: g.GetPolicyRevision()}
+	return item, g.GetFrom(), nil
+}
+
+// MirrorReplyToProto makes the message of a reply.
+func MirrorReplyToProto(r regions.MirrorReply) *pb.MirrorResponse {
+	c := r.Cursor
+	return &pb.MirrorResponse{
+		Incarnation: c.Incarnation, Epoch: EpochToProto(c.Epoch), Sequence: c.Sequence, TimeUnixNano: TimeToProto(c.Time),
+		Ledger:  LedgerToProto(c.Ledger),
+		Refused: string(r.Refused), Field: r.Field, Hint: r.Hint, RetryAfterNano: int64(r.RetryAfter),
+	}
+}
+
+// MirrorReplyFromProto reads a reply.
+func MirrorReplyFromProto(m *pb.MirrorResponse) regions.MirrorReply {
+	return regions.MirrorReply{
+		Cursor: regions.Cursor{
+			Incarnation: m.GetIncarnation(), Epoch: EpochFromProto(m.GetEpoch()), Sequence: m.GetSequence(),
+			Time: TimeFromProto(m.GetTimeUnixNano()), Ledger: LedgerFromProto(m.GetLedger()),
+		},
+		Refused: api.Code(m.GetRefused()), Field: m.GetField(), Hint: m.GetHint(), RetryAfter: max(time.Duration(m.GetRetryAfterNano()), 0),
+	}
+}
+
+// LedgerToProto makes the message of a ledger.
+func LedgerToProto(l regions.Ledger) *pb.LedgerSum {
+	return &pb.LedgerSum{Mirrored: l.Mirrored, Withheld: l.Withheld, Expired: l.Expired, Purged: l.Purged, Erased: l.Erased, Void: l.Void}
+}
+
+// LedgerFromProto reads a ledger.
+func LedgerFromProto(m *pb.LedgerSum) regions.Ledger {
+	return regions.Ledger{
+		Mirrored: m.GetMirrored(), Withheld: m.GetWithheld(), Expired: m.GetExpired(),
+		Purged: m.GetPurged(), Erased: m.GetErased(), Void: m.GetVoid(),
+	}
+}

@@ -1,0 +1,28 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+)
+
+// stay starts the regions again, prints what to try, and waits until ctx ends.
+func (r *run) stay(ctx context.Context) error {
+	if err := r.lab.Start(ctx); err != nil {
+		return err
+	}
+	if err := r.lab.Linked(ctx); err != nil {
+		return err
+	}
+	eu, us := r.lab.Region(cutRegion).Node(), r.lab.Region(usRegion).Node()
+	r.say("")
+	r.say("The regions stay up. Paste these into a second terminal; Ctrl-C here ends them.")
+	for _, line := range []string{
+		fmt.Sprintf("%s tail %s --server %s", r.o.Command, orders, eu.Door()),
+		fmt.Sprintf("echo 'an order from over there' | %s publish %s --raw --file - --tag class=order --tag residency=eu --server %s", r.o.Command, orders, us.Door()),
+		fmt.Sprintf("%s lag --watch --server %s", r.o.Command, eu.Admin()),
+	} {
+		r.say("  %s", line)
+	}
+	<-ctx.Done()
+	return nil
+}

@@ -1,0 +1,158 @@
+package demo
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"domicile/chaos/ledger"
+	"domicile/regions"
+)
+
+const (
+	patience     = 4 * time.Second // how long a producer waits for its answer, at the node's pace
+	minPatience  = 2 * time.Second // at any pace: disks do not get quicker
+	mistakeEvery = 40              // records between two rounds of mistakes
+	maxInFlight  = 512             // records one region's producers have out; more are not sent
+	keepEvery    = 8               // every so many acked records one is kept, to be sent again
+	keepMost     = 60
+)
+
+// traffic is the producers of all regions and what they remember.
+type traffic struct {
+	clock regions.Clock
+	wait  time.Duration // for an answer
+	book  *ledger.Book
+	local atomic.Int64 // records out to the idle region's own logs
+
+	turn    sync.Mutex // held from choosing a record until it counts as out
+	resting string     // the region that writes nothing into its own logs; "": none; guarded by turn
+
+	mu        sync.Mutex
+	tokens    map[string][]int // id → tokens of its record
+	unknown   []parcel         // nobody could say
+	kept      []parcel         // acked, to be sent again
+	surprises []string         // answers that were not the right ones
+	acks      int
+}
+
+func newTraffic(clock regions.Clock, pace regions.Pace, book *ledger.Book) *traffic {
+	return &traffic{clock: clock, wait: max(pace.Of(patience), minPatience), book: book, tokens: map[string][]int{}}
+}
+
+// produce publishes from one region, a record every interval, until ctx ends; then it
+// waits for the answers that are out.
+func (t *traffic) produce(ctx context.Context, s *shop, d *entrance, interval time.Duration) {
+	var out sync.WaitGroup
+	defer out.Wait()
+	slots := make(chan struct{}, maxInFlight)
+	send := func(p parcel) {
+		select {
+		case slots <- struct{}{}:
+		default:
+			return
+		}
+		n := int64(0)
+		if p.local && s.region == idleRegion {
+			n = 1
+		}
+		t.local.Add(n)
+		out.Go(func() {
+			defer func() { t.local.Add(-n); <-slots }()
+			t.publish(context.WithoutCancel(ctx), d, p)
+		})
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		t.turn.Lock()
+		if p, ok := s.next(t.resting == s.region); ok {
+			send(p)
+		}
+		t.turn.Unlock()
+		if n%mistakeEvery == mistakeEvery/2 {
+			for _, p := range s.mistakes() {
+				send(p)
+			}
+		}
+	}
+}
+
+// rest names the region that writes nothing into its own logs from now on; "": none.
+func (t *traffic) rest(region string) {
+	t.turn.Lock()
+	defer t.turn.Unlock()
+	t.resting = region
+}
+
+// publish sends one record and enters the answer.
+func (t *traffic) publish(ctx context.Context, d *entrance, p parcel) ledger.Entry {
+	ctx, cancel := context.WithTimeout(ctx, t.wait)
+	defer cancel()
+	e := p.entry
+	e.Started = t.clock.Now()
+	ack, err := d.Publish(ctx, p.record)
+	e.Answer(ack, err, t.clock.Now())
+	t.book.Enter(e)
+	t.remember(p, &e)
+	return e
+}
+
+func (t *traffic) remember(p parcel, e *ledger.Entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tokens[e.ID] = p.tokens
+	if p.want != "" && e.Code != p.want {
+		t.surprises = append(t.surprises, "a record that had to get "+string(p.want)+" got "+string(e.Outcome)+" "+string(e.Code))
+	}
+	switch e.Outcome {
+	case ledger.Acked:
+		if t.acks%keepEvery == 0 && len(t.kept) < keepMost {
+			t.kept = append(t.kept, p)
+		}
+		t.acks++
+	case ledger.Unknown:
+		t.unknown = append(t.unknown, p)
+	}
+}
+
+// askAgain sends every record whose outcome nobody knew once more, under the same id.
+// It returns how many there were.
+func (t *traffic) askAgain(ctx context.Context, doors map[string]*entrance) int {
+	t.mu.Lock()
+	list := t.unknown
+	t.unknown = nil
+	t.mu.Unlock()
+	t.each(ctx, doors, list)
+	return len(list)
+}
+
+// each publishes a list and returns the entries in its order.
+func (t *traffic) each(ctx context.Context, doors map[string]*entrance, list []parcel) []ledger.Entry {
+	entries := make([]ledger.Entry, len(list))
+	var out sync.WaitGroup
+	slots := make(chan struct{}, maxInFlight)
+	for i, p := range list {
+		slots <- struct{}{}
+		out.Go(func() {
+			entries[i] = t.publish(ctx, doors[p.entry.Asked], p)
+			<-slots
+		})
+	}
+	out.Wait()
+	return entries
+}
+
+// takeKept is what was kept to be sent again.
+func (t *traffic) takeKept() []parcel {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.kept)
+}

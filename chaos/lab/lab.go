@@ -1,0 +1,181 @@
+// Package lab runs a whole federation in one process: real nodes on loopback
+// sockets and free ports, real policies, temporary disks, certificates from an
+// authority in memory. Regions can be stopped, restarted and cut off. The demo and
+// the tests that need several regions start here.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"domicile/deploy"
+	"domicile/gateway/node"
+	"domicile/regions"
+	"domicile/regions/identity"
+)
+
+// validity of the lab's certificates: it does not live that long.
+const validity = 24 * time.Hour
+
+// Options say how a lab is built. The zero value is the example federation at real
+// pace.
+type Options struct {
+	// Parent is where the lab's directory is made; "": the system's temporary one.
+	Parent string
+	// Manifest is the federation; nil: the example. The link addresses in it are
+	// replaced by free ones.
+	Manifest []byte
+	// Pace scales all intervals.
+	Pace regions.Pace
+	// Seams may change what one region's node is made of, for example to break a
+	// mechanism by its hook. It is asked again at each start of the region.
+	Seams func(region string, s *node.Seams)
+}
+
+// Lab is a running federation. Its methods are for one goroutine; regions may be
+// used from any.
+type Lab struct {
+	Federation *regions.Federation
+	Authority  *identity.Authority
+
+	options Options
+	root    string
+	policy  string
+	regions map[string]*Region
+	cuts    []cut
+	web     *http.Client
+}
+
+// Open makes the lab's directory, certificates and addresses, and starts every
+// region. When it fails nothing is left behind.
+func Open(ctx context.Context, o Options) (_ *Lab, err error) {
+	root, err := os.MkdirTemp(o.Parent, "domicile-lab-")
+	if err != nil {
+		return nil, fmt.Errorf("make the lab's directory: %w", err)
+	}
+	l := &Lab{options: o, root: root, policy: filepath.Join(root, "policies"), regions: map[string]*Region{},
+		web: &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 2}}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close(context.WithoutCancel(ctx))) // Stop has a deadline of its own
+		}
+	}()
+	if err = deploy.WritePolicies(l.policy); err != nil {
+		return nil, err
+	}
+	if err = l.found(); err != nil {
+		return nil, err
+	}
+	if err = l.Start(ctx); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// found makes the federation: authority, addresses, regions, manifest.
+func (l *Lab) found() error {
+	manifest := l.options.Manifest
+	if manifest == nil {
+		manifest = deploy.FederationYAML
+	}
+	planned, err := regions.ParseManifest("federation.yaml", manifest)
+	if err != nil {
+		return err
+	}
+	if l.Authority, err = identity.NewCA(planned.Name, time.Now(), validity); err != nil {
+		return err
+	}
+	text := string(manifest)
+	for _, name := range planned.Regions() {
+		if err := l.settle(name); err != nil {
+			return fmt.Errorf("settle %s: %w", name, err)
+		}
+		r, _ := planned.Region(name)
+		text = strings.ReplaceAll(text, `"`+r.Link+`"`, `"`+l.regions[name].address+`"`)
+	}
+	l.Federation, err = regions.ParseManifest("federation.yaml", []byte(text))
+	return err
+}
+
+// settle gives one region a directory, an address and a certificate.
+func (l *Lab) settle(name string) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	r := &Region{Name: name, Dir: filepath.Join(l.root, name), lab: l, link: listener, address: listener.Addr().String()}
+	l.regions[name] = r
+	if err := os.MkdirAll(r.Data(), 0o700); err != nil {
+		return err
+	}
+	cert, key, err := l.Authority.Issue(identity.Region, name, time.Now(), validity, "127.0.0.1")
+	if err != nil {
+		return err
+	}
+	r.identity, err = identity.New(cert, key, l.Authority.CertPEM(), regions.NewSteadyClock())
+	return err
+}
+
+// Region returns a region by name. It panics on a name that the manifest does not
+// have: a test's typing error.
+func (l *Lab) Region(name string) *Region {
+	r, ok := l.regions[name]
+	if !ok {
+		panic("lab: no region " + name)
+	}
+	return r
+}
+
+// Regions lists all regions by name.
+func (l *Lab) Regions() []*Region {
+	var list []*Region
+	for _, name := range l.Federation.Regions() {
+		list = append(list, l.regions[name])
+	}
+	return list
+}
+
+// Start starts every region that is not running, at the same time.
+func (l *Lab) Start(ctx context.Context) error {
+	return l.each(func(r *Region) error { return r.Start(ctx) })
+}
+
+// Stop stops every region, gracefully and at the same time. The files stay.
+func (l *Lab) Stop(ctx context.Context) error {
+	return l.each(func(r *Region) error { return r.Stop(ctx) })
+}
+
+func (l *Lab) each(do func(*Region) error) error {
+	errs := make(chan error, len(l.regions))
+	for _, r := range l.regions {
+		go func() { errs <- do(r) }()
+	}
+	var all []error
+	for range l.regions {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
+
+// Close stops every region and removes the lab's directory.
+func (l *Lab) Close(ctx context.Context) error {
+	err := l.Stop(ctx)
+	for _, r := range l.regions {
+		r.drop()
+	}
+	l.web.CloseIdleConnections()
+	return errors.Join(err, os.RemoveAll(l.root))
+}
+
+// others lists regions other than self.
+func (l *Lab) others(self string) []string {
+	return slices.DeleteFunc(slices.Clone(l.Federation.Regions()), func(n string) bool { return n == self })
+}

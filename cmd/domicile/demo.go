@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"domicile/api"
+	"domicile/chaos/demo"
+)
+
+func (a *app) demoCommand() *cobra.Command {
+	var lasts time.Duration
+	var rate int
+	var stay bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See it work: three regions, one is cut off and comes back, every claim is checked",
+		Long: `Starts eu-west, us-east and ap-south on this machine with real disks and sockets,
+publishes, cuts eu-west off, heals it, and checks what producers were told against what
+rests where. Ends within a minute and cleans up. Exit code 0 only if every check holds.`,
+		Example: "  domicile demo\n  domicile demo --stay",
+		Args:    arguments(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if lasts < demo.MinFor || lasts > demo.MaxFor {
+				return usage("--for %s: %s to %s", lasts, demo.MinFor, demo.MaxFor)
+			}
+			if rate < 1 || rate > demo.MaxRate {
+				return usage("--rate %d: 1 to %d", rate, demo.MaxRate)
+			}
+			if err := disableCoreDumps(); err != nil {
+				return err
+			}
+			return a.demo(cmd.Context(), demo.Options{
+				For: lasts, Rate: rate, Stay: stay, JSON: a.json(), Out: a.out, Story: a.err, Command: commandName(),
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&lasts, "for", demo.DefaultFor, "how long producers publish")
+	flags.IntVar(&rate, "rate", demo.DefaultRate, "records a second over all regions")
+	flags.BoolVar(&stay, "stay", false, "keep the regions up until Ctrl-C, with commands to try")
+	return cmd
+}
+
+func (a *app) demo(ctx context.Context, o demo.Options) error {
+	r, err := demo.Run(ctx, o)
+	switch {
+	case err != nil && interrupted(ctx, err) && o.Stay && r.Holds():
+		return nil // the user has seen enough
+	case err != nil && interrupted(ctx, err):
+		return &api.Error{Code: api.ShuttingDown, Op: "demo", Hint: "called off before the checks were done; everything is cleaned up"}
+	case err != nil:
+		return err
+	case !r.Holds():
+		return ended(exitFailure) // the story has named the checks
+	}
+	return nil
+}
+
+// commandName is how the reader can call this program from a second terminal.
+func commandName() string {
+	path, err := os.Executable()
+	switch {
+	case err != nil:
+		return "domicile"
+	case strings.Contains(path, "/go-build"):
+		return "go run ./cmd/domicile"
+	}
+	if found, err := exec.LookPath("domicile"); err == nil && found == path {
+		return "domicile"
+	}
+	return quote(path)
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/policy"
+	"domicile/policy/opa"
+	"domicile/regions"
+)
+
+// explainFlags are one question to the policy.
+type explainFlags struct {
+	topic, point, from, to, class, place string
+	tags                                 []string
+	policies, manifest                   string
+	trace                                bool
+}
+
+func (a *app) explainCommand() *cobra.Command {
+	var e explainFlags
+	cmd := &cobra.Command{
+		Use:   "explain TOPIC",
+		Short: "Ask the policy one question and say why the answer is what it is",
+		Long: `Asks a running node, or with --policies and --federation a directory, which needs no
+node. Points: admit (may it be published), transit (may it pass through --to),
+mirror_egress and mirror_ingress (may a copy go from --from to --to), consume (may the
+reader have it in --to).`,
+		Example: "  domicile explain orders --point mirror_egress --tag residency=eu --tag class=order --from eu-west --to us-east",
+		Args:    arguments(1, 1, "a TOPIC"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e.topic = args[0]
+			v, err := a.explain(cmd.Context(), e)
+			if err != nil {
+				return err
+			}
+			return a.printExplain(v, e.trace)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&e.point, "point", "admit", "admit, transit, mirror_egress, mirror_ingress or consume")
+	flags.StringArrayVar(&e.tags, "tag", nil, "name=value of the record; repeat it")
+	flags.StringVar(&e.from, "from", "", "region where the record was published, or whose log it is in")
+	flags.StringVar(&e.to, "to", "", "region it would pass through, rest in or be read in")
+	flags.StringVar(&e.class, "class", "", "class of the caller")
+	flags.StringVar(&e.place, "place", "", "place of the caller: a region, or none")
+	flags.StringVar(&e.policies, "policies", "", "ask this policy directory instead of a node")
+	flags.StringVar(&e.manifest, "federation", "", "with --policies: path of federation.yaml")
+	flags.BoolVar(&e.trace, "trace", false, "print how the rules were evaluated")
+	return cmd
+}
+
+// explain asks a directory if one is given, else the node.
+func (a *app) explain(ctx context.Context, e explainFlags) (explainView, error) {
+	record, err := publishFlags{topic: e.topic, tags: e.tags}.defaults()
+	if err != nil {
+		return explainView{}, err
+	}
+	point, err := policy.ParsePoint(e.point)
+	if err != nil {
+		return explainView{}, usage("--point: %s", hintOf(err))
+	}
+	if (e.policies == "") != (e.manifest == "") {
+		return explainView{}, usage("--policies and --federation belong together")
+	}
+	if e.policies == "" {
+		return a.explainByNode(ctx, e, record.Tags)
+	}
+	f, err := regions.LoadManifest(e.manifest)
+	if err != nil {
+		return explainView{}, err
+	}
+	p, err := opa.Load(ctx, e.policies, f)
+	if err != nil {
+		return explainView{}, err
+	}
+	record.SortTags()
+	answer, err := p.Explain(ctx, policy.Question{
+		Point: point, Topic: e.topic, Tags: record.Tags, Class: firstOf(e.class, policy.None), Place: firstOf(e.place, policy.None),
+		Origin: firstOf(e.from, policy.None), Target: firstOf(e.to, policy.None),
+	})
+	if err != nil {
+		return explainView{}, err
+	}
+	return viewExplanation(answer, p.Report.Revision), nil
+}
+
+func (a *app) printExplain(v explainView, trace bool) error {
+	if !trace {
+		v.Trace = ""
+	}
+	if a.json() {
+		if err := a.printJSON(v); err != nil {
+			return err
+		}
+	} else if _, err := io.WriteString(a.out, renderExplain(v, trace)); err != nil {
+		return err
+	}
+	if !v.Allow {
+		return ended(exitRefused)
+	}
+	return nil
+}
+
+// hintOf is the way out that an error names.
+func hintOf(err error) string {
+	if e, ok := err.(*api.Error); ok && e.Hint != "" {
+		return e.Hint
+	}
+	return err.Error()
+}
+
+func (a *app) explainByNode(ctx context.Context, e explainFlags, tags []api.Tag) (explainView, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	c, err := a.dial(toAdmin)
+	if err != nil {
+		return explainView{}, err
+	}
+	defer c.Close()
+	request := &pb.ExplainRequest{Point: e.point, Topic: e.topic, PrincipalClass: e.class, PrincipalPlace: e.place, Origin: e.from, Target: e.to}
+	for _, t := range tags {
+		request.Tags = append(request.Tags, &pb.Tag{Name: t.Name, Value: t.Value})
+	}
+	r, err := c.Explain(ctx, request)
+	if err != nil {
+		return explainView{}, asked(err)
+	}
+	return viewAnswer(r), nil
+}

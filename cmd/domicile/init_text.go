@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+)
+
+// instructions prints what to do next: the commands for three terminals and for
+// three machines.
+func (s starter) instructions(w io.Writer, dir string) error {
+	dir = quote(filepath.Clean(dir))
+	var b strings.Builder
+	fmt.Fprintf(&b, "Federation %q is in %s: three regions, three topics, policies and certificates.\n", s.federation, dir)
+	b.WriteString("\nOn this machine, one terminal each:\n\n")
+	for _, region := range starterRegions {
+		fmt.Fprintf(&b, "  domicile serve -c %s/%s/node.yaml\n", dir, region)
+	}
+	b.WriteString("\nThen, in a fourth:\n\n")
+	fmt.Fprintf(&b, "  export DOMICILE_CONTEXTS=%s/contexts.yaml\n", dir)
+	b.WriteString("  domicile publish orders --context us-east --tag residency=eu --tag class=order --body hello\n")
+	b.WriteString("  domicile tail orders --context eu-west --from start\n")
+	b.WriteString("  domicile status --context us-east\n")
+	b.WriteString("\nOn three machines, for each region (here eu-west):\n\n")
+	fmt.Fprintf(&b, "  1. In %s/federation.yaml give each region's link its machine's address; the file is the same everywhere.\n", dir)
+	fmt.Fprintf(&b, "  2. In %s/eu-west/node.yaml listen on that machine's addresses, for example 0.0.0.0:7401.\n", dir)
+	fmt.Fprintf(&b, "  3. scp -r %s/federation.yaml %s/policies %s/eu-west MACHINE:domicile/\n", dir, dir, dir)
+	b.WriteString("  4. On the machine: domicile serve -c domicile/eu-west/node.yaml\n")
+	fmt.Fprintf(&b, "\n%s/authority/ca.key can name new regions. It belongs on none of the three machines.\n", dir)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// quote makes a path safe to paste into a shell.
+func quote(path string) string {
+	if strings.IndexFunc(path, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+@%", r)
+	}) < 0 {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}

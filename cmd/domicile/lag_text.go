@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/regions"
+)
+
+func logName(l *pb.LogId) string {
+	return api.LogID{Tenant: l.GetTenant(), Topic: l.GetTopic(), Slot: l.GetSlot()}.String()
+}
+
+// stateWords put a flow's state into words.
+var stateWords = map[regions.LagState]string{
+	regions.LagHome:            "home",
+	regions.LagCaughtUp:        "caught up",
+	regions.LagCatchingUp:      "catching up",
+	regions.LagStalled:         "stalled",
+	regions.LagLinkDown:        "link down",
+	regions.LagTargetFull:      "copy is full",
+	regions.LagPolicySkew:      "waits for the newer policy there",
+	regions.LagManifestDiffers: "declared differently there",
+	regions.LagIncarnation:     "origin is another log now",
+	regions.LagCursorAhead:     "copy is ahead of its origin",
+	regions.LagUnknown:         unknown,
+}
+
+func stateText(state string) string {
+	if words, ok := stateWords[regions.LagState(state)]; ok {
+		return words
+	}
+	return firstOf(strings.ToLower(strings.ReplaceAll(state, "_", " ")), unknown)
+}
+
+func stalenessText(l *pb.LogLag) string {
+	if !l.GetStalenessKnown() {
+		return unknown
+	}
+	text := span(seconds(l.GetStalenessSeconds())) + " ± " + span(seconds(l.GetStalenessErrorSeconds()))
+	if !l.GetSecondsTrusted() {
+		text += " (clocks not trusted)"
+	}
+	return text
+}
+
+func exposureText(l *pb.LogLag) string {
+	if !l.GetExposureKnown() {
+		return unknown
+	}
+	return span(seconds(l.GetExposureSeconds()))
+}
+
+func knowledgeText(l *pb.LogLag) string {
+	if !l.GetKnowledgeKnown() {
+		return "never heard in this run"
+	}
+	return span(seconds(l.GetKnowledgeAgeSeconds())) + " ago"
+}
+
+func recordsText(l *pb.LogLag) string {
+	if !l.GetRecordsKnown() {
+		return unknown
+	}
+	return count(l.GetRecords())
+}
+
+func pendingBytesText(l *pb.LogLag) string {
+	if !l.GetBytesKnown() {
+		return unknown
+	}
+	return bytesText(l.GetBytes())
+}
+
+// renderLag is the table of one answer. A log's own home is behind nothing and has
+// no figures.
+func renderLag(r *pb.LagResponse) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s at %s UTC\n", r.GetRegion(), nanoTime(r.GetNowUnixNano()).Format(time.DateTime))
+	rows := [][]string{{"LOG", "FROM", "TO", "STATE", "LAG", "EXPOSURE", "RECORDS", "BYTES", "KNOWN AS OF"}}
+	for _, l := range r.GetLogs() {
+		if regions.LagState(l.GetState()) == regions.LagHome {
+			rows = append(rows, []string{logName(l.GetLog()), l.GetHome(), l.GetTarget(), "home"})
+			continue
+		}
+		state := stateText(l.GetState())
+		if l.GetCause() != "" {
+			state += ": " + l.GetCause()
+		}
+		rows = append(rows, []string{logName(l.GetLog()), l.GetHome(), l.GetTarget(), state,
+			stalenessText(l), exposureText(l), recordsText(l), pendingBytesText(l), knowledgeText(l)})
+	}
+	if len(rows) == 1 {
+		return b.String() + "no logs here\n"
+	}
+	table(&b, "", rows)
+	return b.String()
+}

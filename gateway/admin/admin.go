@@ -1,0 +1,158 @@
+package admin
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/regions"
+)
+
+// Config is what an Admin works with. Everything is required but Listener.
+type Config struct {
+	Region     string
+	Version    string
+	Federation *regions.Federation
+	Placement  regions.Placement
+	Sources    Sources
+	// Explain and Reload belong to the policy's room.
+	Explain func(context.Context, *pb.ExplainRequest) (*pb.ExplainResponse, error)
+	Reload  func(context.Context) (*pb.ReloadResponse, error)
+
+	Listener net.Listener // of /metrics, /healthz and /readyz; nil: none
+	Clock    regions.Clock
+	Pace     regions.Pace
+	Logger   *slog.Logger
+}
+
+// Admin is AdminService, the counters of the gateway and the metrics page. It is
+// safe for concurrent use.
+type Admin struct {
+	pb.UnimplementedAdminServiceServer
+	*Metrics
+	config  Config
+	started time.Time
+	web     *web // nil: no listener
+
+	links    probe[[]regions.LinkStatus]
+	lags     probe[[]regions.Lag]
+	holdings probe[map[string]LogFigures]
+	policy   probe[Policy]
+	storage  probe[Storage]
+	certs    probe[[]Certificate]
+	warnings probe[[]string]
+}
+
+// New takes over the listener. Sources are not asked before Start.
+func New(c Config) *Admin {
+	a := &Admin{config: c, started: c.Clock.Now(), Metrics: newMetrics()}
+	s := &a.config.Sources
+	a.links.ask, a.lags.ask, a.policy.ask, a.storage.ask, a.certs.ask = s.Links, s.Lags, s.Policy, s.Storage, s.Certificates
+	a.holdings.ask = a.figures
+	a.warnings.ask = s.Warnings
+	a.registry.MustRegister(&collector{admin: a})
+	if c.Listener != nil {
+		a.web = newWeb(c.Listener, a.Handler(), c.Logger)
+	}
+	return a
+}
+
+// Mirror is where a mirror counts: a mirror.Metrics.
+func (a *Admin) Mirror() *Metrics { return a.Metrics }
+
+// Start serves HTTP in the background until Close.
+func (a *Admin) Start() {
+	if a.web != nil {
+		a.web.start()
+	}
+}
+
+// Close stops serving HTTP; requests in flight may end, until ctx does.
+func (a *Admin) Close(ctx context.Context) error {
+	if a.web == nil {
+		return nil
+	}
+	return a.web.close(ctx)
+}
+
+func (a *Admin) figures() map[string]LogFigures {
+	figures := map[string]LogFigures{}
+	for _, h := range a.config.Sources.Holdings() {
+		figures[h.Log.ID().String()] = LogFigures{Head: h.Log.Head(), Home: h.Home}
+	}
+	return figures
+}
+
+// view gathers everything at once, within askTimeout.
+func (a *Admin) view(ctx context.Context) View {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	c := &a.config
+	v := View{Region: c.Region, Version: c.Version, Federation: c.Federation, Placement: c.Placement,
+		Now: c.Clock.Now(), Started: a.started, ClockStep: c.Sources.ClockStep(), Resident: a.resident()}
+	var silent [7]string
+	var group sync.WaitGroup
+	group.Go(func() { v.Links = orSilent(ctx, &a.links, &silent[0], "links") })
+	group.Go(func() { v.Lags = orSilent(ctx, &a.lags, &silent[1], "lags") })
+	group.Go(func() { v.Holdings = orSilent(ctx, &a.holdings, &silent[2], "logs") })
+	group.Go(func() { v.Policy = orSilent(ctx, &a.policy, &silent[3], "policy") })
+	group.Go(func() {
+		if s := orSilent(ctx, &a.storage, &silent[4], "storage"); silent[4] == "" {
+			v.Storage = &s
+		}
+	})
+	group.Go(func() { v.Certificates = orSilent(ctx, &a.certs, &silent[5], "certificates") })
+	group.Go(func() { v.Warnings = orSilent(ctx, &a.warnings, &silent[6], "warnings") })
+	group.Wait()
+	for _, name := range silent {
+		if name != "" {
+			v.Silent = append(v.Silent, name)
+		}
+	}
+	return v
+}
+
+func orSilent[T any](ctx context.Context, p *probe[T], silent *string, name string) T {
+	v, ok := p.get(ctx)
+	if !ok {
+		*silent = name
+	}
+	return v
+}
+
+// resident finds the topics that may carry records of a boundary.
+func (a *Admin) resident() map[string]bool {
+	resident := map[string]bool{}
+	for _, topic := range a.config.Federation.Topics() {
+		for _, text := range a.config.Sources.Combinations(topic) {
+			tags, err := api.ParseTagString(text)
+			r := api.Record{Tags: tags}
+			if err != nil || r.Tag(regions.ResidencyTag) != regions.GlobalResidency {
+				resident[topic] = true
+			}
+		}
+	}
+	return resident
+}
+
+// ready is "" when this region can take records of its own, else why not. Links play
+// no part: a region works while every other one is out of reach.
+func (a *Admin) ready(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var problems []string
+	if p, ok := a.policy.get(ctx); !ok || !p.Active {
+		problems = append(problems, "no policy is active")
+	}
+	if s, ok := a.storage.get(ctx); !ok {
+		problems = append(problems, "storage does not answer")
+	} else if !s.Healthy {
+		problems = append(problems, "storage: "+s.Reason)
+	}
+	return strings.Join(problems, "; ")
+}

@@ -1,0 +1,100 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"domicile/regions"
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+var (
+	lagSeconds      = desc("domicile_mirror_lag_seconds", "Staleness of this region's copy of a log.", "log", "home", "target")
+	exposureSeconds = desc("domicile_mirror_exposure_seconds", "Age of the oldest record of this region's log that the target has not confirmed.", "log", "home", "target")
+	safeTimeSeconds = desc("domicile_mirror_safe_time_seconds", "Unix time up to which this region's copy is complete, on the origin's clock.", "log", "home", "target")
+	pendingRecords  = desc("domicile_mirror_pending_records", "Records that the target does not have yet, as far as this region knows.", "log", "home", "target")
+	pendingBytes    = desc("domicile_mirror_pending_bytes", "Bytes that the target does not have yet, as far as this region knows.", "log", "home", "target")
+	mirrorState     = desc("domicile_mirror_state", "1 for the state a flow is in.", "log", "home", "target", "state")
+	linkUp          = desc("domicile_link_up", "1 if both directions of the link are proven; no sample if nothing was heard in this run.", "peer")
+	linkRTT         = desc("domicile_link_rtt_seconds", "Round trip of a heartbeat.", "peer")
+	linkOffset      = desc("domicile_link_clock_offset_seconds", "The peer's clock minus ours, as measured.", "peer")
+	policyActive    = desc("domicile_policy_active", "1 if a policy is active.")
+	policySerial    = desc("domicile_policy_serial", "Serial of the active policy.")
+	certificateDays = desc("domicile_certificate_days_left", "Days until a certificate ends.", "name", "kind")
+	storageHealthy  = desc("domicile_storage_healthy", "1 if this region's store takes records.")
+	storageUsed     = desc("domicile_storage_used_bytes", "Bytes used in this region's store.")
+	storageLimit    = desc("domicile_storage_limit_bytes", "Bytes this region's store may use.")
+)
+
+// collector reads the figures when they are asked for. What is not known has no
+// sample.
+type collector struct{ admin *Admin }
+
+// Describe sends nothing: the collector's metrics depend on what is known.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect reads the sources.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	v := c.admin.view(context.Background())
+	gauge := func(d *prometheus.Desc, x float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, labels...)
+	}
+	for i := range v.Lags {
+		collectLag(&v.Lags[i], v.Region, gauge)
+	}
+	for _, l := range v.Links {
+		if !l.Since.IsZero() {
+			gauge(linkUp, truth(l.Up), l.Peer)
+		}
+		if l.OffsetOK {
+			gauge(linkRTT, l.RTT.Seconds(), l.Peer)
+			gauge(linkOffset, l.Offset.Seconds(), l.Peer)
+		}
+	}
+	gauge(policyActive, truth(v.Policy.Active))
+	if v.Policy.Active {
+		gauge(policySerial, float64(v.Policy.Serial))
+	}
+	for _, cert := range v.Certificates {
+		gauge(certificateDays, cert.Ends.Sub(v.Now).Hours()/24, cert.Name, cert.Kind)
+	}
+	if s := v.Storage; s != nil {
+		gauge(storageHealthy, truth(s.Healthy))
+		gauge(storageUsed, float64(s.Used))
+		gauge(storageLimit, float64(s.Limit))
+	}
+}
+
+func collectLag(l *regions.Lag, region string, gauge func(*prometheus.Desc, float64, ...string)) {
+	if l.State == regions.LagHome {
+		return
+	}
+	labels := []string{l.Log.String(), l.Home, l.Target}
+	gauge(mirrorState, 1, append(labels, string(l.State))...)
+	if l.Target == region && l.StalenessKnown {
+		gauge(lagSeconds, l.Staleness.Seconds(), labels...)
+	}
+	if l.Target == region && !l.SafeTime.IsZero() {
+		gauge(safeTimeSeconds, float64(l.SafeTime.UnixMicro())/1e6, labels...)
+	}
+	if l.Home == region && l.ExposureKnown {
+		gauge(exposureSeconds, l.Exposure.Seconds(), labels...)
+	}
+	if l.RecordsKnown {
+		gauge(pendingRecords, float64(l.Records), labels...)
+	}
+	if l.BytesKnown {
+		gauge(pendingBytes, float64(l.Bytes), labels...)
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,48 @@
+package admin
+
+import (
+	"fmt"
+	"strings"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// Contract says in sentences what a topic promises: what an ack proves, what can be
+// lost or repeated, what happens when a home is lost.
+func Contract(f *regions.Federation, t *regions.Topic, resident bool) []string {
+	out := []string{
+		"Producer: an ack means that the record is on the disk of the region and log it names, synced before the ack (" + string(api.Disk1) + "). It survives a kill of the process and a power cut. It says nothing about copies or readers.",
+		"Producer: a refusal means that nothing was stored. " + string(api.OutcomeUnknown) + " means that nobody can say: send it again with the same id; within one log an id is stored once. An id the gateway made cannot be sent again.",
+		"Ids are remembered for at least 10 minutes and the last million records of a log. The same id with another body is refused with " + string(api.IDReused) + ".",
+	}
+	if t.Writes == regions.WritesLocal {
+		out = append(out, "Order per key and ids hold within one log. The topic has "+plural(len(t.Regions), "log")+" ("+strings.Join(t.Regions, ", ")+
+			"): a record goes to the one of the region it is published in if it may rest there, else to the policy's destination. The same id or key in two logs is two records.")
+	} else {
+		out = append(out, "Order per key and ids hold for the whole topic: its one log is in "+t.Home+", and records published elsewhere are forwarded there, through memory only.")
+	}
+	if len(f.Targets(f.Logs(t)[0])) == 0 && len(t.Mirror) == 0 {
+		out = append(out, "Copies: none. With the disk of a log its records are gone.")
+	} else {
+		out = append(out, "Copies: in "+strings.Join(t.Mirror, ", ")+", later than the ack and only of what the policy lets rest there. With the disk of a log, the records that no copy had confirmed are gone: the exposure in lag says how much that is.")
+	}
+	out = append(out, "Reader: at least once, from the position the reader keeps; a reader that goes on from an older position sees records again. What it may not see is counted, not shown.",
+		fmt.Sprintf("Retention: records older than %s, or the oldest beyond %d bytes of a log, are taken. A copy that is behind by more loses them and counts them as expired.", t.Retention.MaxAge, t.Retention.MaxBytes))
+	return append(out, lossContract(t, resident)...)
+}
+
+func lossContract(t *regions.Topic, resident bool) []string {
+	var out []string
+	if o := t.OnHomeLoss; o != nil {
+		readers := map[string]string{
+			"wait": "readers wait", "stop": "readers are stopped with " + string(api.HomeLost),
+			"read_copy": "readers read a copy that is at most " + o.Consumers.MaxStaleness.String() + " old",
+		}[o.Consumers.Mode]
+		out = append(out, "Home lost: producers are refused with "+string(api.HomeUnreachable)+"; "+readers+". "+o.Owner+" says: "+o.Text)
+	}
+	if resident {
+		return append(out, "Failover: never. Records of a boundary do not leave it, whatever fails.")
+	}
+	return append(out, "Failover: never.")
+}

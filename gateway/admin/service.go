@@ -1,0 +1,160 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
+	"domicile/regions"
+)
+
+// Status answers within two seconds from this node alone.
+func (a *Admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return Assemble(a.view(ctx)), nil
+}
+
+// Topics prints declarations, holdings and contracts.
+func (a *Admin) Topics(ctx context.Context, req *pb.TopicsRequest) (*pb.TopicsResponse, error) {
+	f := a.config.Federation
+	names := f.Topics()
+	if req.GetTopic() != "" {
+		if _, ok := f.Topic(req.GetTopic()); !ok {
+			return nil, wire.GRPCError(unknownTopic(f, req.GetTopic()))
+		}
+		names = []string{req.GetTopic()}
+	}
+	v := a.view(ctx)
+	out := &pb.TopicsResponse{}
+	for _, name := range names {
+		t, _ := f.Topic(name)
+		out.Topics = append(out.Topics, &pb.TopicState{
+			Name: name, Declaration: t.Fields(), Digest: f.TopicDigest(name), Logs: holdings(&v, t),
+			Combinations: a.config.Sources.Combinations(name), Contract: Contract(f, t, v.Resident[name]),
+		})
+	}
+	return out, nil
+}
+
+func unknownTopic(f *regions.Federation, name string) error {
+	if err := regions.CheckName(name); err != nil {
+		return &api.Error{Code: api.BadName, Op: "find topic", Field: "topic", Hint: err.Error()}
+	}
+	return &api.Error{Code: api.UnknownTopic, Op: "find topic", Field: "topic", Value: name, Hint: "known: " + strings.Join(f.Topics(), ", ")}
+}
+
+func holdings(v *View, t *regions.Topic) []*pb.LogHolding {
+	var out []*pb.LogHolding
+	for _, id := range v.Federation.Logs(t) {
+		home, epoch, _ := v.Placement.Home(id)
+		h := &pb.LogHolding{Log: wire.LogToProto(id), Home: home, Role: "elsewhere", Epoch: wire.EpochToProto(epoch)}
+		if f, here := v.Holdings[id.String()]; here {
+			h.Role, h.State = "copy", string(regions.LagUnknown)
+			if f.Home {
+				h.Role, h.State = "home", string(regions.LagHome)
+			}
+			h.Known, h.Incarnation, h.Head, h.First, h.Records, h.Bytes = true, f.Incarnation, f.Sequence, f.First, f.Records, f.Bytes
+		}
+		for _, l := range v.Lags {
+			if l.Log == id && l.Target == v.Region {
+				h.State = string(l.State)
+			}
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// minWatch is the shortest interval of a watched lag.
+const minWatch = 100 * time.Millisecond
+
+// Lag answers once, or again every interval until the caller leaves.
+func (a *Admin) Lag(req *pb.LagRequest, out grpc.ServerStreamingServer[pb.LagResponse]) error {
+	if _, ok := a.config.Federation.Topic(req.GetTopic()); !ok && req.GetTopic() != "" {
+		return wire.GRPCError(unknownTopic(a.config.Federation, req.GetTopic()))
+	}
+	interval := time.Duration(req.GetIntervalNano())
+	if interval == 0 {
+		interval = time.Second
+	}
+	tick := time.NewTicker(max(interval, minWatch))
+	defer tick.Stop()
+	for {
+		if err := out.Send(a.lagNow(out.Context(), req.GetTopic())); err != nil || !req.GetWatch() {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-out.Context().Done():
+			return wire.GRPCError(context.Cause(out.Context()))
+		}
+	}
+}
+
+func (a *Admin) lagNow(ctx context.Context, topic string) *pb.LagResponse {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	lags, _ := a.lags.get(ctx)
+	m := &pb.LagResponse{NowUnixNano: wire.TimeToProto(a.config.Clock.Now()), Region: a.config.Region}
+	for _, l := range sortedLags(lags) {
+		if topic == "" || l.Log.Topic == topic {
+			m.Logs = append(m.Logs, lagToProto(&l))
+		}
+	}
+	return m
+}
+
+func sortedLags(lags []regions.Lag) []regions.Lag {
+	lags = slices.Clone(lags)
+	slices.SortFunc(lags, func(a, b regions.Lag) int {
+		if c := strings.Compare(a.Log.String(), b.Log.String()); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Target, b.Target)
+	})
+	return lags
+}
+
+// lagToProto carries a figure only while it is known.
+func lagToProto(l *regions.Lag) *pb.LogLag {
+	m := &pb.LogLag{
+		Log: wire.LogToProto(l.Log), Home: l.Home, Target: l.Target, State: string(l.State), Cause: l.Cause,
+		SafeTimeUnixNano: wire.TimeToProto(l.SafeTime), SecondsTrusted: l.SecondsTrusted, Head: l.Head, Cursor: l.Cursor,
+		StalenessKnown: l.StalenessKnown, ExposureKnown: l.ExposureKnown, RecordsKnown: l.RecordsKnown, BytesKnown: l.BytesKnown, KnowledgeKnown: l.KnowledgeKnown,
+		Ledger: &pb.LedgerSum{Mirrored: l.Ledger.Mirrored, Withheld: l.Ledger.Withheld, Expired: l.Ledger.Expired,
+			Purged: l.Ledger.Purged, Erased: l.Ledger.Erased, Void: l.Ledger.Void},
+	}
+	if l.StalenessKnown {
+		m.StalenessSeconds, m.StalenessErrorSeconds = l.Staleness.Seconds(), l.StalenessError.Seconds()
+	}
+	if l.ExposureKnown {
+		m.ExposureSeconds = l.Exposure.Seconds()
+	}
+	if l.RecordsKnown {
+		m.Records = l.Records
+	}
+	if l.BytesKnown {
+		m.Bytes = l.Bytes
+	}
+	if l.KnowledgeKnown {
+		m.KnowledgeAgeSeconds = l.KnowledgeAge.Seconds()
+	}
+	return m
+}
+
+// Explain hands the question to the policy's room.
+func (a *Admin) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb.ExplainResponse, error) {
+	m, err := a.config.Explain(ctx, req)
+	return m, wire.GRPCError(err)
+}
+
+// Reload hands the order to the policy's room.
+func (a *Admin) Reload(ctx context.Context, _ *pb.ReloadRequest) (*pb.ReloadResponse, error) {
+	m, err := a.config.Reload(ctx)
+	return m, wire.GRPCError(err)
+}

@@ -1,0 +1,115 @@
+package admin
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"domicile/regions"
+)
+
+// askTimeout bounds how long one source of the status may think. All are asked at
+// once, so a status is there within two seconds even if a disk hangs.
+const askTimeout = 1500 * time.Millisecond
+
+// Storage is the state of this region's store.
+type Storage struct {
+	Healthy    bool
+	Reason     string // why it is not
+	Used       int64  // bytes
+	Limit      int64  // bytes
+	Path       string
+	Durability string // what an ack of this region means
+}
+
+// Certificate is one certificate that this node uses.
+type Certificate struct {
+	Name, Kind string
+	Ends       time.Time
+}
+
+// Policy is the state of this region's policy.
+type Policy struct {
+	Active    bool
+	Revision  string
+	Serial    int64
+	Candidate string // digest of a changed directory that is not loaded; "": none
+	Problem   string // why the last load was refused; "": it was not
+}
+
+// Holding is one log on this region's disk.
+type Holding struct {
+	Log  regions.Log
+	Home bool // else a copy
+}
+
+// Sources is where the figures come from. Each is called from any goroutine and
+// answers from memory; one that hangs costs its own part of a status only.
+type Sources struct {
+	Links        func() []regions.LinkStatus // one per peer of the manifest
+	Lags         func() []regions.Lag        // of this region's copies, and of its home logs towards each target
+	Holdings     func() []Holding
+	Policy       func() Policy
+	Storage      func() Storage
+	Certificates func() []Certificate
+	ClockStep    func() time.Duration // of the wall clock against the steady one
+	Warnings     func() []string
+	// Combinations lists a topic's allowed tag combinations, each as api.TagString.
+	Combinations func(topic string) []string
+}
+
+// View is everything a status says, gathered at one moment.
+type View struct {
+	Region, Version string
+	Federation      *regions.Federation
+	Placement       regions.Placement
+	Now, Started    time.Time
+	Links           []regions.LinkStatus
+	Lags            []regions.Lag
+	Holdings        map[string]LogFigures // by log
+	Policy          Policy
+	Storage         *Storage // nil: it did not answer
+	Certificates    []Certificate
+	ClockStep       time.Duration
+	Warnings        []string
+	Resident        map[string]bool // topics that may carry records of a boundary
+	Silent          []string        // sources that did not answer in time
+}
+
+// LogFigures is what is on this region's disk of one log.
+type LogFigures struct {
+	regions.Head
+	Home bool
+}
+
+// probe asks one source and gives up after askTimeout. While a call hangs no second
+// one is made.
+type probe[T any] struct {
+	ask  func() T
+	mu   sync.Mutex
+	call chan T // nil: none under way
+}
+
+func (p *probe[T]) get(ctx context.Context) (v T, ok bool) {
+	p.mu.Lock()
+	call := p.call
+	if call == nil {
+		call = make(chan T, 1)
+		p.call = call
+		go func() {
+			v := p.ask()
+			p.mu.Lock()
+			p.call = nil
+			p.mu.Unlock()
+			call <- v
+		}()
+	}
+	p.mu.Unlock()
+	select {
+	case v = <-call:
+		call <- v // for others who wait for the same answer
+		return v, true
+	case <-ctx.Done():
+		return v, false
+	}
+}

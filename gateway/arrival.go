@@ -1,0 +1,89 @@
+package gateway
+
+import (
+	"domicile/api"
+	"domicile/policy"
+	"domicile/regions"
+)
+
+// arrival is a forwarded record at its home.
+type arrival struct {
+	regions.Forward
+	gateway *Gateway
+	peer    string
+	topic   *regions.Topic
+	leave   func() // nil until judged
+	done    func(api.Ack, error)
+}
+
+func (a *arrival) check() error {
+	t, err := a.gateway.topic(a.Record.Topic)
+	if err != nil {
+		return err
+	}
+	a.topic = t
+	if err := a.Record.Check(); err != nil {
+		return err
+	}
+	if a.Record.ID == "" {
+		return a.refuse(api.BadID, "id", "a forwarded record has an id")
+	}
+	if p := a.Principal; p.Kind != "client" || p.Place != "" && p.Place != a.peer {
+		return a.refuse(api.PermissionDenied, "principal", "a region speaks for clients of its own place only")
+	}
+	s, ok := a.gateway.Links.Status(a.peer)
+	if !ok {
+		return a.refuse(api.PermissionDenied, "region", "federation.yaml has no link with the region")
+	}
+	return a.gateway.agreed(t, s)
+}
+
+// judge decides as if the record had been published here on the peer's behalf, and
+// agrees only to the very log that the peer chose.
+func (a *arrival) judge(pass *policy.Pass) (Route, string, error) {
+	g := a.gateway
+	adm, err := pass.Admit(&a.Record, a.Principal, a.peer)
+	if err != nil {
+		return Route{}, "", err
+	}
+	route, err := FindRoute(a.topic, g.Placement, adm, a.peer)
+	if err != nil {
+		return Route{}, "", err
+	}
+	if route.Log != a.Log {
+		return Route{}, "", a.refuse(api.PolicySkew, "log", "the two regions' policies send it to different logs; it passes once both have the same revision")
+	}
+	if route.Home != g.Self {
+		return Route{}, "", a.refuse(api.HomeUnreachable, "log", "this region is not the log's home; send it again with the same id")
+	}
+	return route, adm.Revision, nil
+}
+
+func (a *arrival) refuse(code api.Code, field, hint string) error {
+	return &api.Error{Code: code, Op: "take forwarded record", Topic: a.Record.Topic, Region: a.gateway.Self, Field: field, Hint: hint}
+}
+
+func (a *arrival) settle(ack api.Ack, err error) {
+	name := ""
+	if a.topic != nil {
+		name = a.topic.Name
+	}
+	a.gateway.Counters.Took(a.peer, name, api.CodeOf(err))
+	a.done(ack, withoutCause(err))
+	if a.leave != nil {
+		a.leave()
+	}
+	a.gateway.leave()
+}
+
+// withoutCause drops the cause of an error before it goes to another region: its
+// text was written for this region's eyes.
+func withoutCause(err error) error {
+	e, ok := err.(*api.Error)
+	if !ok || e.Err == nil {
+		return err
+	}
+	bare := *e
+	bare.Err = nil
+	return &bare
+}

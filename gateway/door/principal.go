@@ -1,0 +1,182 @@
+package door
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
+	"domicile/policy"
+	"domicile/regions"
+	"domicile/regions/identity"
+)
+
+// PrincipalRule says what a certificate stands for. The first rule that matches a
+// certificate's name wins; a caller that none matches is refused.
+type PrincipalRule struct {
+	Match string `yaml:"match"` // the name in the certificate, or a pattern with * and ?
+	Class string `yaml:"class"` // of the catalog's principal classes
+	Place string `yaml:"place"` // a region; empty or "none": none declared, reads nothing resident
+}
+
+func (r PrincipalRule) place() string {
+	if r.Place == policy.None {
+		return ""
+	}
+	return r.Place
+}
+
+func checkRules(rules []PrincipalRule, f *regions.Federation) error {
+	for i, r := range rules {
+		bad := func(field, value, hint string) error {
+			return &api.Error{Code: api.ConfigInvalid, Op: "check principals", Field: fmt.Sprintf("principals[%d].%s", i, field), Value: value, Hint: hint}
+		}
+		if _, err := path.Match(r.Match, ""); err != nil || r.Match == "" {
+			return bad("match", r.Match, "the name in a certificate, or a pattern with * and ?")
+		}
+		if r.Class == "" {
+			return bad("class", "", "name one of the catalog's principal classes")
+		}
+		if _, ok := f.Region(r.place()); !ok && r.place() != "" {
+			return bad("place", r.Place, "a region of federation.yaml, or leave it out")
+		}
+	}
+	return nil
+}
+
+// caller is who is on the other end of a connection.
+type caller struct {
+	regions.Principal
+	anything bool // --dev: every method
+}
+
+const (
+	client   = string(identity.Client)
+	operator = string(identity.Operator)
+)
+
+// methodKinds says which kinds may call what. Longest prefix wins; what is not
+// listed nobody may call.
+var methodKinds = map[string][]string{
+	"/domicile.v1.PublisherService/":   {client},
+	"/domicile.v1.ReaderService/":      {client, operator},
+	"/domicile.v1.AdminService/":       {operator},
+	"/domicile.v1.AdminService/Lag":    {client, operator},
+	"/domicile.v1.AdminService/Topics": {client, operator},
+	"/grpc.health.v1.Health/":          {client, operator},
+	"/grpc.reflection.":                {client, operator},
+}
+
+func (c *caller) mayCall(method string) error {
+	if c.anything {
+		return nil
+	}
+	longest := ""
+	for prefix := range methodKinds {
+		if strings.HasPrefix(method, prefix) && len(prefix) > len(longest) {
+			longest = prefix
+		}
+	}
+	for _, kind := range methodKinds[longest] {
+		if kind == c.Kind {
+			return nil
+		}
+	}
+	return &api.Error{Code: api.PermissionDenied, Op: "call " + method, Field: "certificate.kind", Value: c.Kind,
+		Hint: "use a certificate of kind " + strings.Join(methodKinds[longest], " or ")}
+}
+
+// identify finds the caller of a method and checks that it may call it.
+func (s *Server) identify(ctx context.Context, method string) (*caller, error) {
+	if s.dev != nil {
+		return s.dev, nil
+	}
+	c, err := s.fromCertificate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.mayCall(method)
+}
+
+// fromCertificate reads the certificate that the handshake verified. It looks at the
+// end of the certificate again: a connection may outlive it.
+func (s *Server) fromCertificate(ctx context.Context) (*caller, error) {
+	p, _ := peer.FromContext(ctx)
+	if p == nil {
+		return nil, denied("certificate", "", "connect with a client certificate of this federation")
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || !info.State.HandshakeComplete {
+		return nil, denied("certificate", "", "connect with a client certificate of this federation")
+	}
+	who, err := identity.PeerOf(info.State)
+	if err != nil {
+		return nil, err
+	}
+	if s.config.Clock.Now().After(who.Ends) {
+		return nil, denied("certificate", "", "it has ended; connect with a new one")
+	}
+	for _, r := range s.config.Rules {
+		if ok, err := path.Match(r.Match, who.Name.Name); err == nil && ok {
+			return &caller{Principal: regions.Principal{Name: who.Name.Name, Kind: string(who.Kind), Class: r.Class, Place: r.place()}}, nil
+		}
+	}
+	return nil, denied("certificate.name", who.Name.Name, "no entry of principals in node.yaml matches the name")
+}
+
+func denied(field, value, hint string) error {
+	return &api.Error{Code: api.PermissionDenied, Op: "identify caller", Field: field, Value: value, Hint: hint}
+}
+
+type callerKey struct{}
+
+func principalOf(ctx context.Context) regions.Principal {
+	c, ok := ctx.Value(callerKey{}).(*caller)
+	if !ok {
+		return regions.Principal{} // no class, no place: policy refuses it
+	}
+	return c.Principal
+}
+
+func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	c, err := s.identify(ctx, info.FullMethod)
+	if err != nil {
+		return nil, wire.GRPCError(err)
+	}
+	return next(context.WithValue(ctx, callerKey{}, c), req)
+}
+
+func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	c, err := s.identify(ss.Context(), info.FullMethod)
+	if err != nil {
+		return wire.GRPCError(err)
+	}
+	if s.streams.Add(1) > maxStreams {
+		s.streams.Add(-1)
+		return wire.GRPCError(&api.Error{Code: api.Overloaded, Op: "open stream", Hint: "too many streams are open at this node; close some, or use another address of the region"})
+	}
+	defer s.streams.Add(-1)
+	ctx := context.WithValue(ss.Context(), callerKey{}, c)
+	if info.FullMethod != pb.PublisherService_PublishStream_FullMethodName { // that one delivers its outcomes first
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(s.draining, func() { cancel(errShuttingDown(info.FullMethod)) })()
+	}
+	return next(srv, callerStream{ss, ctx})
+}
+
+// callerStream is a stream whose context knows the caller.
+type callerStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s callerStream) Context() context.Context { return s.ctx }

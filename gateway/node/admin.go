@@ -1,0 +1,153 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/gateway/admin"
+	"domicile/policy"
+	"domicile/regions"
+)
+
+// openAdmin gathers what operators see. It is built before what it reports on: until
+// a part is there its figures are unknown.
+func (n *Node) openAdmin(ctx, _ context.Context) error {
+	var err error
+	if n.pages, err = n.listen(ctx, "listen.metrics", n.cfg.Listen.Metrics); err != nil {
+		return err
+	}
+	n.admin = admin.New(admin.Config{
+		Region: n.cfg.Region, Version: n.seams.Version, Federation: n.federation, Placement: n.federation,
+		Sources: admin.Sources{
+			Links: n.mesh.Statuses, Lags: n.allLags, Holdings: n.logs.holdings, Policy: n.policyState, Storage: n.storageState,
+			Certificates: n.certificates, ClockStep: n.clockStep, Warnings: n.warnings, Combinations: n.combinations,
+		},
+		Explain: n.explain, Reload: n.reload,
+		Listener: n.pages, Clock: n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger,
+	})
+	n.onClose(func(ctx context.Context) error {
+		_ = n.pages.Close() // closed already if the pages were served
+		return n.admin.Close(ctx)
+	})
+	return nil
+}
+
+// lags is the node as the gateway's source of lag.
+type lags Node
+
+// Lag is the lag of this region's copy of a log.
+func (l *lags) Lag(id api.LogID) regions.Lag {
+	if lag, ok := l.target.Lag(id); ok {
+		return lag
+	}
+	home, _, _ := l.federation.Home(id)
+	return regions.Lag{Log: id, Home: home, Target: l.cfg.Region, State: regions.LagUnknown}
+}
+
+func (n *Node) allLags() []regions.Lag { return append(n.target.Lags(), n.source.Lags()...) }
+
+func (b *logBook) holdings() []admin.Holding {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	var out []admin.Holding
+	for _, log := range b.homes {
+		out = append(out, admin.Holding{Log: log, Home: true})
+	}
+	for _, log := range b.copies {
+		out = append(out, admin.Holding{Log: log})
+	}
+	return out
+}
+
+func (n *Node) policyState() admin.Policy {
+	candidate, problem := n.policies.state()
+	s := admin.Policy{Candidate: candidate}
+	if problem != nil {
+		s.Problem = problem.Error()
+	}
+	if g := n.gate.Current(); g != nil {
+		s.Active, s.Revision, s.Serial = true, g.Revision, g.Serial
+	}
+	return s
+}
+
+func (n *Node) storageState() admin.Storage {
+	h := n.fabric.Health()
+	return admin.Storage{Healthy: !h.Failed, Reason: h.Reason, Used: int64(h.Usage.Bytes), Limit: h.Usage.MaxStore,
+		Path: n.cfg.Data, Durability: string(api.Disk1)}
+}
+
+func (n *Node) certificates() []admin.Certificate {
+	name := n.identity.Name()
+	out := []admin.Certificate{{Name: name.Name, Kind: string(name.Kind), Ends: n.identity.Ends()}}
+	for _, s := range n.mesh.Statuses() {
+		if s.Hello != nil && !s.Hello.CertificateEnds.IsZero() {
+			out = append(out, admin.Certificate{Name: s.Peer, Kind: "region", Ends: s.Hello.CertificateEnds})
+		}
+	}
+	return out
+}
+
+// clockStep is how far the wall clock has moved away from the node's own.
+func (n *Node) clockStep() time.Duration {
+	if c, ok := n.seams.Clock.(interface{ Step() time.Duration }); ok {
+		return c.Step()
+	}
+	return 0
+}
+
+func (n *Node) warnings() []string {
+	var out []string
+	if err := n.identity.Problem(); err != nil {
+		out = append(out, err.Error())
+	}
+	for _, l := range n.fabric.Health().Logs {
+		switch {
+		case l.Stopped != "":
+			out = append(out, l.Log+": "+l.Stopped)
+		case !l.FullSince.IsZero():
+			out = append(out, l.Log+": full; appends are refused with STORAGE_FULL until retention makes room")
+		}
+	}
+	return out
+}
+
+func (n *Node) combinations(topic string) []string {
+	g := n.gate.Current()
+	if g == nil {
+		return nil
+	}
+	return g.Combinations(topic)
+}
+
+func (n *Node) explain(ctx context.Context, req *pb.ExplainRequest) (*pb.ExplainResponse, error) {
+	point, err := policy.ParsePoint(req.GetPoint())
+	if err != nil {
+		return nil, err
+	}
+	q := policy.Question{Point: point, Topic: req.GetTopic(), Class: req.GetPrincipalClass(), Place: req.GetPrincipalPlace(),
+		Origin: req.GetOrigin(), Target: req.GetTarget()}
+	for _, t := range req.GetTags() {
+		q.Tags = append(q.Tags, api.Tag{Name: t.GetName(), Value: t.GetValue()})
+	}
+	if q.Origin == "" {
+		q.Origin = n.cfg.Region
+	}
+	e, revision, err := n.policies.explain(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return explained(n.federation, e, revision), nil
+}
+
+func (n *Node) reload(ctx context.Context) (*pb.ReloadResponse, error) {
+	before := n.policyState().Revision
+	report, err := n.policies.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ReloadResponse{Changed: report.Revision != before, Revision: report.Revision, Previous: before,
+		Cells: uint64(report.Cells), Tests: uint64(report.Tests), Warnings: report.Warnings}, nil
+}

@@ -1,0 +1,145 @@
+package node
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+
+	"domicile/api"
+	"domicile/gateway/door"
+	"domicile/policy"
+	"domicile/regions"
+	"domicile/regions/strict"
+)
+
+// Config is node.yaml: what is particular to this machine. Relative paths are
+// relative to the file.
+type Config struct {
+	Region     string       `yaml:"region"`     // which region of the manifest this node is
+	Federation string       `yaml:"federation"` // path of federation.yaml
+	Data       string       `yaml:"data"`       // directory on the disk that acks speak of
+	MaxStore   regions.Size `yaml:"max_store"`  // upper bound of what the node stores there
+	Policies   string       `yaml:"policies"`   // directory of the policy
+	Listen     Listen       `yaml:"listen"`
+	TLS        TLS          `yaml:"tls"`
+	// Principals says what a client certificate stands for; place none is no place.
+	Principals []door.PrincipalRule `yaml:"principals"`
+	// DevClass is the class of the principal dev under --dev.
+	DevClass string `yaml:"dev_class"`
+	Log      Log    `yaml:"log"`
+}
+
+// Listen holds the node's addresses, host:port. Port 0 picks a free one.
+type Listen struct {
+	Door    string `yaml:"door"`    // producers and consumers, gRPC
+	Link    string `yaml:"link"`    // other regions, gRPC
+	Admin   string `yaml:"admin"`   // operators, gRPC
+	Metrics string `yaml:"metrics"` // /metrics, /healthz, /readyz, HTTP
+}
+
+// TLS holds the paths of the node's certificate files, PEM.
+type TLS struct {
+	CA          string `yaml:"ca"`
+	Certificate string `yaml:"certificate"`
+	Key         string `yaml:"key"`
+}
+
+// Log says how the node writes its own log lines, to standard error.
+type Log struct {
+	Level string `yaml:"level"` // debug, info, warn, error
+	JSON  bool   `yaml:"json"`
+}
+
+// NewConfig returns a configuration with every default set.
+func NewConfig() Config {
+	return Config{
+		Federation: "federation.yaml", Data: "data", MaxStore: 16 << 30, Policies: "policies",
+		Listen:   Listen{Door: "127.0.0.1:7400", Link: "127.0.0.1:7401", Admin: "127.0.0.1:7402", Metrics: "127.0.0.1:7403"},
+		DevClass: "app",
+		Log:      Log{Level: "info"},
+	}
+}
+
+// LoadConfig reads and checks node.yaml.
+func LoadConfig(path string) (Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, &api.Error{Code: api.ConfigInvalid, Op: "read node config", Err: err, Hint: "domicile init DIR writes one"}
+	}
+	c := NewConfig()
+	if err := strict.Decode(path, data, &c); err != nil {
+		return Config{}, err
+	}
+	dir := filepath.Dir(path)
+	for _, p := range []*string{&c.Federation, &c.Data, &c.Policies, &c.TLS.CA, &c.TLS.Certificate, &c.TLS.Key} {
+		if *p != "" && !filepath.IsAbs(*p) {
+			*p = filepath.Join(dir, *p)
+		}
+	}
+	return c, nil
+}
+
+// Validate checks the configuration against the manifest. Files are not opened.
+func (c *Config) Validate(f *regions.Federation, dev bool) error {
+	bad := func(field, value, hint string) error {
+		return &api.Error{Code: api.ConfigInvalid, Op: "check node config", Field: field, Value: value, Hint: hint}
+	}
+	if _, ok := f.Region(c.Region); !ok {
+		hint := fmt.Sprintf("the manifest has %v", f.Regions())
+		if near := strict.Nearest(c.Region, f.Regions()); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		return bad("region", c.Region, hint)
+	}
+	if c.MaxStore < 64<<20 {
+		return bad("max_store", c.MaxStore.String(), "at least 64MiB")
+	}
+	for field, address := range map[string]string{"listen.door": c.Listen.Door, "listen.link": c.Listen.Link, "listen.admin": c.Listen.Admin, "listen.metrics": c.Listen.Metrics} {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return bad(field, address, "write host:port")
+		}
+		if dev && field != "listen.link" && !loopback(host) {
+			return bad(field, address, "--dev serves without certificates and is for loopback addresses only")
+		}
+	}
+	for i, p := range c.Principals {
+		field := fmt.Sprintf("principals[%d]", i)
+		if p.Match == "" || p.Class == "" {
+			return bad(field, p.Match, "give match and class")
+		}
+		if _, ok := f.Region(p.Place); p.Place != "" && p.Place != policy.None && !ok {
+			return bad(field+".place", p.Place, "a region of the manifest, or none")
+		}
+	}
+	if _, err := c.Log.level(); err != nil {
+		return bad("log.level", c.Log.Level, "debug, info, warn or error")
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (l Log) level() (slog.Level, error) {
+	var level slog.Level
+	if l.Level == "" {
+		return slog.LevelInfo, nil
+	}
+	err := level.UnmarshalText([]byte(l.Level))
+	return level, err
+}
+
+// Logger is the logger that the configuration asks for.
+func (l Log) Logger() *slog.Logger {
+	level, _ := l.level()
+	options := &slog.HandlerOptions{Level: level}
+	if l.JSON {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}

@@ -1,0 +1,129 @@
+package node
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"domicile/api"
+	"domicile/regions"
+	"domicile/regions/fabric"
+)
+
+// logBook holds the logs this region has open: those it owns and its copies of
+// others'. Safe for concurrent use.
+type logBook struct {
+	self       string
+	federation *regions.Federation
+	fabric     *fabric.Fabric
+
+	mu     sync.RWMutex
+	homes  map[api.LogID]regions.HomeLog
+	copies map[api.LogID]regions.CopyLog
+}
+
+func newLogBook(self string, f *regions.Federation, store *fabric.Fabric) *logBook {
+	return &logBook{self: self, federation: f, fabric: store, homes: map[api.LogID]regions.HomeLog{}, copies: map[api.LogID]regions.CopyLog{}}
+}
+
+// open opens every log that the manifest gives to this region, as home or as copy.
+func (b *logBook) open(ctx context.Context) error {
+	for _, name := range b.federation.Topics() {
+		topic, _ := b.federation.Topic(name)
+		for _, id := range b.federation.Logs(topic) {
+			home, _, _ := b.federation.Home(id)
+			var err error
+			switch {
+			case home == b.self:
+				err = b.openHome(ctx, id)
+			case slices.Contains(b.federation.Targets(id), b.self):
+				_, err = b.copyOf(ctx, id)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *logBook) config(id api.LogID) fabric.LogConfig {
+	topic, _ := b.federation.Topic(id.Topic)
+	_, epoch, _ := b.federation.Home(id)
+	return fabric.LogConfig{ID: id, Epoch: epoch, MaxBytes: int64(topic.Retention.MaxBytes), MaxAge: topic.Retention.MaxAge}
+}
+
+func (b *logBook) openHome(ctx context.Context, id api.LogID) error {
+	log, err := b.fabric.Home(ctx, b.config(id))
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.homes[id] = log
+	return nil
+}
+
+// copyOf is this region's copy of a log, opened or made if need be. A log that the
+// manifest does not mirror to here is refused.
+func (b *logBook) copyOf(ctx context.Context, id api.LogID) (regions.CopyLog, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if log, ok := b.copies[id]; ok {
+		return log, nil
+	}
+	if !slices.Contains(b.federation.Targets(id), b.self) {
+		return nil, &api.Error{Code: api.ManifestMismatch, Op: "open copy", Topic: id.Topic, Region: b.self, Field: "mirror",
+			Hint: "this region's manifest names no copy of " + id.String() + " here"}
+	}
+	log, err := b.fabric.Copy(ctx, b.config(id))
+	if err != nil {
+		return nil, err
+	}
+	b.copies[id] = log
+	return log, nil
+}
+
+// home finds a log that this region owns.
+func (b *logBook) home(id api.LogID) (regions.HomeLog, bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	log, ok := b.homes[id]
+	return log, ok
+}
+
+func (b *logBook) allHomes() []regions.HomeLog {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return slices.Collect(maps.Values(b.homes))
+}
+
+// ofTopic lists the logs of a topic that are here, homes first, by name.
+func (b *logBook) ofTopic(topic string) []regions.Log {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	var logs []regions.Log
+	for id, log := range b.homes {
+		if id.Topic == topic {
+			logs = append(logs, log)
+		}
+	}
+	for id, log := range b.copies {
+		if id.Topic == topic {
+			logs = append(logs, log)
+		}
+	}
+	slices.SortFunc(logs, func(x, y regions.Log) int { return compareLogs(x.ID(), y.ID()) })
+	return logs
+}
+
+func compareLogs(a, b api.LogID) int {
+	switch x, y := a.String(), b.String(); {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}

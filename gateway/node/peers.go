@@ -1,0 +1,36 @@
+package node
+
+import (
+	"context"
+
+	"domicile/api"
+	"domicile/regions"
+	"domicile/regions/link"
+)
+
+// peers is the node as its links see it: what comes from other regions goes to the
+// part that it is for.
+type peers Node
+
+// Forwarded gives a peer's record to the gateway.
+func (p *peers) Forwarded(ctx context.Context, peer string, f regions.Forward, done func(api.Ack, error)) {
+	p.gateway.Forwarded(ctx, peer, f, done)
+}
+
+// OpenMirror gives a peer's flow to the copy it is for.
+func (p *peers) OpenMirror(ctx context.Context, peer string, o regions.MirrorOpen) (link.MirrorSink, regions.MirrorReply) {
+	sink, reply := p.target.OpenMirror(ctx, peer, o)
+	if sink == nil {
+		return nil, reply // not a nil *Sink in an interface
+	}
+	return sink, reply
+}
+
+// Marks is this region's next watermark round for a peer.
+func (p *peers) Marks(peer string, all bool) regions.Watermarks { return p.source.Marks(peer, all) }
+
+// Watermarks gives a peer's round to the copies.
+func (p *peers) Watermarks(peer string, w regions.Watermarks) { p.target.Watermarks(peer, w) }
+
+// LinkChanged wakes the flows that waited for the link.
+func (p *peers) LinkChanged(s regions.LinkStatus) { p.source.LinkChanged(s) }

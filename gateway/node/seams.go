@@ -1,0 +1,60 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"domicile/mirror"
+	"domicile/policy"
+	"domicile/regions"
+	"domicile/regions/fabric"
+	"domicile/regions/identity"
+)
+
+// Seams are where a node touches time and the network. The zero value is the real
+// world; tests and the demo hand in their own.
+type Seams struct {
+	Clock  regions.Clock
+	Boot   regions.BootClock
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+	Pace   regions.Pace
+	Logger *slog.Logger
+	// Identity is the node's certificate; nil: the files of Config.TLS.
+	Identity *identity.Identity
+	// Dev serves door and admin without certificates, on loopback only: every caller
+	// is the principal dev, placed in this region.
+	Dev bool
+	// Version is what the node calls itself in hello and status.
+	Version string
+	Hooks   Hooks
+}
+
+// Hooks break one mechanism each from Go code, so that a check can be seen to fail.
+type Hooks struct {
+	Fabric fabric.Hooks
+	Policy policy.Hooks
+	Mirror mirror.SourceHooks
+}
+
+func (s *Seams) complete(c Config) {
+	if s.Clock == nil {
+		s.Clock = regions.NewSteadyClock()
+	}
+	if s.Boot == nil {
+		s.Boot = regions.SystemBootClock
+	}
+	if s.Dial == nil {
+		s.Dial = (&net.Dialer{}).DialContext
+	}
+	if s.Listen == nil {
+		s.Listen = (&net.ListenConfig{}).Listen
+	}
+	if s.Logger == nil {
+		s.Logger = c.Log.Logger()
+	}
+	if s.Version == "" {
+		s.Version = "dev"
+	}
+}

@@ -1,0 +1,58 @@
+package gateway
+
+import (
+	"slices"
+
+	"domicile/api"
+	"domicile/policy"
+	"domicile/regions"
+)
+
+// Route is where a record goes.
+type Route struct {
+	Log   api.LogID
+	Home  string // the region that owns the log now
+	Epoch api.Epoch
+}
+
+// FindRoute picks the log of an admitted record that was published in region origin,
+// and the log's home: first the slot, from the topic and the policy's answer alone,
+// then the home, from placement alone. A home that may not keep the record is refused
+// with HomeOutsideBoundary: placement never widens what policy allows.
+func FindRoute(t *regions.Topic, p regions.Placement, adm policy.Admission, origin string) (Route, error) {
+	slot := api.HomeSlot
+	if t.Writes == regions.WritesLocal {
+		var err error
+		if slot, err = localSlot(t, adm, origin); err != nil {
+			return Route{}, err
+		}
+	}
+	log := api.LogID{Tenant: api.DefaultTenant, Topic: t.Name, Slot: slot}
+	home, epoch, ok := p.Home(log)
+	if !ok {
+		return Route{}, &api.Error{Code: api.UnknownTopic, Op: "route", Topic: t.Name, Field: "log", Value: log.String(),
+			Hint: "the federation has no such log"}
+	}
+	if !adm.MayRest(home) {
+		return Route{}, outside(t, home, adm, "the record may not rest at the log's home")
+	}
+	return Route{Log: log, Home: home, Epoch: epoch}, nil
+}
+
+func localSlot(t *regions.Topic, adm policy.Admission, origin string) (string, error) {
+	if adm.MayRest(origin) && slices.Contains(t.Regions, origin) {
+		return origin, nil
+	}
+	d := adm.Destination
+	if d == "" {
+		return "", outside(t, origin, adm, "the record may not rest where it was published, and the policy names no destination")
+	}
+	if !adm.MayRest(d) || !slices.Contains(t.Regions, d) {
+		return "", outside(t, d, adm, "the policy's destination may not keep the record, or the topic has no log there")
+	}
+	return d, nil
+}
+
+func outside(t *regions.Topic, region string, adm policy.Admission, hint string) error {
+	return &api.Error{Code: api.HomeOutsideBoundary, Op: "route", Topic: t.Name, Region: region, Revision: adm.Revision, Hint: hint}
+}

@@ -1,0 +1,227 @@
+package mirror
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// staleness is (now − offset) − safe, on the origin's clock. It grows by itself while
+// nothing is heard. negative reports that it was clamped: a clock is off.
+func staleness(l *regions.Lag, safe, now time.Time, link regions.LinkStatus) (negative bool) {
+	l.SafeTime = safe
+	l.SecondsTrusted = link.OffsetOK && link.Offset.Abs() <= MaxOffset
+	if safe.IsZero() {
+		return false
+	}
+	l.StalenessKnown = true
+	l.StalenessError = link.OffsetErr
+	l.Staleness = now.Add(link.Offset).Sub(safe)
+	if l.Staleness < 0 {
+		l.Staleness = 0
+		return true
+	}
+	return false
+}
+
+// targetView is what a target knows of one copy at one instant.
+type targetView struct {
+	knowledge *knowledge
+	trouble   trouble   // why the last batch or open was refused
+	moved     time.Time // when the copy last moved, or fell behind
+	digest    string    // of our declaration of the topic
+	heard     time.Time // of the last watermark message; zero: none in this run
+	link      regions.LinkStatus
+	now       time.Time
+	pace      regions.Pace
+}
+
+// verdict turns a target's knowledge into the figures that are shown.
+func (v *targetView) verdict(l *regions.Lag) (negative bool) {
+	k := v.knowledge
+	l.Head, l.Cursor = max(k.mark.Head, k.cursor), k.cursor
+	heard := v.heard
+	if v.link.LastHeard.After(heard) {
+		heard = v.link.LastHeard
+	}
+	if l.KnowledgeKnown = !heard.IsZero(); l.KnowledgeKnown {
+		l.KnowledgeAge = max(0, v.now.Sub(heard))
+	}
+	// The head is the head only while marks keep coming.
+	fresh := v.link.Up && k.listed && k.alarm.state == "" && !v.heard.IsZero() && v.now.Sub(v.heard) <= v.pace.Of(freshFor)
+	if fresh {
+		l.Records, l.RecordsKnown = l.Head-k.cursor, true
+		l.BytesKnown = l.Records == 0
+	}
+	l.State, l.Cause = v.state(l, fresh)
+	return staleness(l, k.safe, v.now, v.link)
+}
+
+func (v *targetView) state(l *regions.Lag, fresh bool) (regions.LagState, string) {
+	k := v.knowledge
+	switch {
+	case k.alarm.state != "":
+		return k.alarm.state, k.alarm.cause
+	case v.trouble.alarm():
+		return v.trouble.state, v.trouble.cause
+	case !v.link.Up:
+		return regions.LagLinkDown, v.link.Reason
+	case k.heard && k.mark.Digest != v.digest:
+		return regions.LagManifestDiffers, "the topic is declared differently at its home"
+	case !fresh:
+		return regions.LagUnknown, "no watermark of this log was heard since the link came up"
+	case l.Records == 0:
+		return regions.LagCaughtUp, ""
+	case v.trouble.state != "":
+		return v.trouble.state, v.trouble.cause
+	case v.now.Sub(v.moved) > v.pace.Of(watchdogAfter):
+		return regions.LagStalled, "the link is up and nothing arrives from the origin"
+	}
+	return regions.LagCatchingUp, ""
+}
+
+// Lag is what this region, as the log's home, knows of one flow. false: there is no
+// such flow.
+func (s *Source) Lag(log api.LogID, target string) (regions.Lag, bool) {
+	s.mu.Lock()
+	f := s.flows[Flow{log, target}]
+	s.mu.Unlock()
+	if f == nil {
+		return regions.Lag{}, false
+	}
+	return f.lag(), true
+}
+
+// Lags lists every flow that leaves this region.
+func (s *Source) Lags() []regions.Lag {
+	s.mu.Lock()
+	flows := make([]*flow, 0, len(s.flows))
+	for _, f := range s.flows {
+		flows = append(flows, f)
+	}
+	s.mu.Unlock()
+	lags := make([]regions.Lag, 0, len(flows))
+	for _, f := range flows {
+		lags = append(lags, f.lag())
+	}
+	return sortLags(lags)
+}
+
+// lag fills in the origin's figures: exposure on its own clock, never staleness,
+// which only the target can know.
+func (f *flow) lag() regions.Lag {
+	cfg := &f.source.cfg
+	link, _ := cfg.Link(f.target)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	// The head before the clock: a record that comes between must not be younger than 0.
+	head := f.log.Head().Sequence
+	now := cfg.Clock.Now()
+	l := regions.Lag{Log: f.id, Home: cfg.Self, Target: f.target, Head: head, Cursor: f.cursor.Sequence, Ledger: f.cursor.Ledger}
+	heard := f.heard
+	if link.LastHeard.After(heard) {
+		heard = link.LastHeard
+	}
+	if l.KnowledgeKnown = !heard.IsZero(); l.KnowledgeKnown {
+		l.KnowledgeAge = max(0, now.Sub(heard))
+	}
+	if f.met {
+		f.exposure(&l, head, now)
+	}
+	l.State, l.Cause = f.state(link, head)
+	return l
+}
+
+func (f *flow) exposure(l *regions.Lag, head uint64, now time.Time) {
+	if head <= f.cursor.Sequence {
+		l.ExposureKnown, l.RecordsKnown, l.BytesKnown = true, true, true
+		return
+	}
+	oldest, known := f.tally.oldest(head)
+	if l.ExposureKnown = known; known && !oldest.IsZero() {
+		l.Exposure = max(0, now.Sub(oldest))
+	}
+	records, bytes, exact := f.tally.pending(head)
+	if exact {
+		l.Records, l.Bytes, l.RecordsKnown, l.BytesKnown = records, bytes, true, true
+	}
+}
+
+func (f *flow) state(link regions.LinkStatus, head uint64) (regions.LagState, string) {
+	switch {
+	case f.trouble.alarm():
+		return f.trouble.state, f.trouble.cause
+	case !link.Up:
+		return regions.LagLinkDown, link.Reason
+	case f.trouble.state != "":
+		return f.trouble.state, f.trouble.cause
+	case !f.met:
+		return regions.LagUnknown, "the target has not said where its copy ends"
+	case head <= f.cursor.Sequence:
+		return regions.LagCaughtUp, ""
+	}
+	return regions.LagCatchingUp, ""
+}
+
+// Lag is how far this region's copy of a log is behind. false: this region is to
+// have no copy of it.
+func (t *Target) Lag(log api.LogID) (regions.Lag, bool) {
+	c := t.copies[log]
+	if c == nil {
+		return regions.Lag{}, false
+	}
+	return c.lag(), true
+}
+
+// Lags lists every copy this region is to have.
+func (t *Target) Lags() []regions.Lag {
+	lags := make([]regions.Lag, 0, len(t.copies))
+	for _, c := range t.copies {
+		lags = append(lags, c.lag())
+	}
+	return sortLags(lags)
+}
+
+func (c *copied) lag() regions.Lag {
+	cfg := &c.target.cfg
+	link, _ := cfg.Link(c.home)
+	heard := c.target.heardFrom(c.home)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := regions.Lag{Log: c.id, Home: c.home, Target: cfg.Self, Ledger: c.ledger}
+	v := targetView{
+		knowledge: &c.knowledge, trouble: c.trouble, moved: c.moved, digest: cfg.Federation.TopicDigest(c.id.Topic),
+		heard: heard, link: link, now: cfg.Clock.Now(), pace: cfg.Pace,
+	}
+	if v.verdict(&l) {
+		cfg.Metrics.Clamped(c.id)
+	}
+	return l
+}
+
+// Lags lists what this region knows of every flow, as origin and as target.
+func Lags(s *Source, t *Target) []regions.Lag {
+	return sortLags(append(s.Lags(), t.Lags()...))
+}
+
+// LagOf is what this region knows of one log's lag towards target. At the log's home
+// with the home as target the state is HOME. false: nothing is known here.
+func LagOf(s *Source, t *Target, log api.LogID, target string) (regions.Lag, bool) {
+	if home, _, ok := s.cfg.Federation.Home(log); ok && home == target && home == s.cfg.Self {
+		return regions.Lag{Log: log, Home: home, Target: target, State: regions.LagHome}, true
+	}
+	if target == t.cfg.Self {
+		return t.Lag(log)
+	}
+	return s.Lag(log, target)
+}
+
+func sortLags(lags []regions.Lag) []regions.Lag {
+	slices.SortFunc(lags, func(a, b regions.Lag) int {
+		return cmp.Or(cmp.Compare(a.Log.String(), b.Log.String()), cmp.Compare(a.Target, b.Target))
+	})
+	return lags
+}

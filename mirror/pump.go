@@ -1,0 +1,317 @@
+package mirror
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"domicile/regions"
+)
+
+// sent is a batch the target has not confirmed yet.
+type sent struct {
+	last    uint64
+	items   int
+	records int
+	bytes   int
+	gaps    []regions.Gap // that our egress left
+}
+
+// pump moves one session's records: it reads, judges and sends; a second goroutine
+// takes in the replies.
+type pump struct {
+	flow    *flow
+	stream  regions.MirrorStream
+	dog     *watchdog
+	cancel  context.CancelCauseFunc
+	reader  regions.Reader
+	read    uint64 // last sequence read
+	batch   batch
+	replied chan struct{} // cap 1
+	linger  *time.Timer   // of the batch; fired or stopped while it is empty
+}
+
+func newPump(f *flow, stream regions.MirrorStream, dog *watchdog, cancel context.CancelCauseFunc) *pump {
+	p := &pump{flow: f, stream: stream, dog: dog, cancel: cancel, replied: make(chan struct{}, 1), linger: time.NewTimer(time.Hour)}
+	p.linger.Stop()
+	return p
+}
+
+func (p *pump) run(ctx context.Context) error {
+	f := p.flow
+	f.mu.Lock()
+	p.read = f.cursor.Sequence
+	f.mu.Unlock()
+	reader, err := f.log.Reader(ctx, p.read)
+	if err != nil {
+		return cause(ctx, err)
+	}
+	defer reader.Close()
+	p.reader = reader
+	var receiver sync.WaitGroup
+	receiver.Go(func() { p.cancel(p.receive(ctx)) })
+	// The stream is closed before the receiver is waited for: a Recv may only end so.
+	defer receiver.Wait()
+	defer p.stream.Close()
+	defer p.cancel(nil)
+	defer p.batch.leave()
+	defer p.linger.Stop()
+	return cause(ctx, p.loop(ctx))
+}
+
+func (p *pump) loop(ctx context.Context) error {
+	for {
+		if err := p.room(ctx); err != nil {
+			return err
+		}
+		if err := p.fill(ctx); err != nil {
+			return err
+		}
+		step := p.rest
+		if p.batch.pass != nil {
+			step = p.send
+		}
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// outstanding is what the window holds.
+func (p *pump) outstanding() (batches, items, bytes int) {
+	p.flow.mu.Lock()
+	defer p.flow.mu.Unlock()
+	return len(p.flow.inflight), p.flow.inItems, p.flow.inBytes
+}
+
+// room waits until the window holds one more full batch.
+func (p *pump) room(ctx context.Context) error {
+	window, limit := p.flow.source.cfg.Window, p.flow.topic.Batch
+	for {
+		batches, items, bytes := p.outstanding()
+		if batches == 0 || items+limit.Records <= window.Records && bytes+limit.Bytes <= window.Bytes {
+			return nil
+		}
+		p.dog.at("target's reply")
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.replied:
+		}
+	}
+}
+
+// fill reads and judges until the batch is full, or may be sent as it is. It returns
+// with an empty batch when there is nothing to read.
+func (p *pump) fill(ctx context.Context) error {
+	limit := p.flow.topic.Batch
+	for !p.batch.full(limit) {
+		n, err := p.next(ctx)
+		if err != nil {
+			return err
+		}
+		if p.batch.pass == nil {
+			return nil
+		}
+		if n > 0 {
+			select {
+			case <-p.linger.C:
+				return nil
+			default:
+				continue
+			}
+		}
+		if batches, _, _ := p.outstanding(); batches == 0 && p.batch.records > 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.linger.C:
+			return nil
+		case <-p.replied:
+		case <-p.more():
+		}
+	}
+	return nil
+}
+
+// next reads once and judges what came.
+func (p *pump) next(ctx context.Context) (int, error) {
+	f, limit := p.flow, p.flow.topic.Batch
+	p.dog.at("reader of the home log")
+	if f.log.Head().Sequence > p.read {
+		p.dog.resume()
+	}
+	items, err := p.reader.Next(ctx, p.batch.room(limit))
+	if err != nil || len(items) == 0 {
+		return 0, err
+	}
+	pace := f.source.cfg.Pace
+	if p.batch.pass == nil {
+		p.batch.pass = f.source.cfg.Enter()
+		p.linger.Reset(pace.Of(gapLinger))
+	}
+	if p.batch.pass.Stale() || !f.judgedUnder(p.batch.pass.Revision()) {
+		return 0, errAgain
+	}
+	before := p.batch.records
+	if err := f.judge(&p.batch, items); err != nil {
+		return 0, err
+	}
+	if before == 0 && p.batch.records > 0 {
+		p.linger.Reset(pace.Of(limit.Linger))
+	}
+	p.read = items[len(items)-1].Sequence
+	return len(items), nil
+}
+
+// judgedUnder reports whether the tally's counts are of this revision.
+func (f *flow) judgedUnder(revision string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tally.known && f.tally.revision == revision
+}
+
+func (p *pump) more() <-chan struct{} { return p.flow.moreAfter(p.read) }
+
+// moreAfter is closed when there is more to read. A reader that gave nothing though
+// the head is further is asked again after a while; the watchdog ends that.
+func (f *flow) moreAfter(read uint64) <-chan struct{} {
+	if f.log.Head().Sequence > read {
+		slow := make(chan struct{})
+		time.AfterFunc(f.source.cfg.Pace.Of(pollReader), func() { close(slow) })
+		return slow
+	}
+	return f.log.Changed(read)
+}
+
+// send hands the batch over, unless the policy has changed since it was judged.
+func (p *pump) send(ctx context.Context) error {
+	b := p.batch
+	defer p.batch.leave()
+	p.linger.Stop()
+	if b.pass.Stale() {
+		return errAgain
+	}
+	f := p.flow
+	out := sent{last: b.last, items: len(b.items), records: b.records, bytes: b.bytes}
+	for i := range b.items {
+		if g := b.items[i].Gap; g != nil && g.Side == sideEgress {
+			out.gaps = append(out.gaps, *g)
+		}
+	}
+	f.mu.Lock()
+	f.inflight = append(f.inflight, out)
+	f.inItems += out.items
+	f.inBytes += out.bytes
+	incarnation := f.cursor.Incarnation
+	f.mu.Unlock()
+	if incarnation == "" {
+		incarnation = f.log.Head().Incarnation
+	}
+	p.dog.resume()
+	p.dog.at("link")
+	return p.stream.Send(ctx, regions.MirrorBatch{Incarnation: incarnation, Serial: b.pass.Serial(), Revision: b.pass.Revision(), Items: b.items})
+}
+
+// rest waits for records or replies; a flow that has had neither for a while lets go
+// of its stream, reader and goroutine.
+func (p *pump) rest(ctx context.Context) error {
+	f := p.flow
+	var idle <-chan time.Time
+	if batches, _, _ := p.outstanding(); batches > 0 {
+		p.dog.at("target's reply")
+	} else if f.log.Head().Sequence <= p.read {
+		p.dog.pause()
+		f.setTrouble(trouble{})
+		timer := time.NewTimer(f.source.cfg.Pace.Of(idleAfter))
+		defer timer.Stop()
+		idle = timer.C
+	} else {
+		p.dog.resume()
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-f.kick:
+		return p.recheck()
+	case <-idle:
+		return errIdle
+	case <-p.replied:
+	case <-p.more():
+	}
+	return nil
+}
+
+// recheck is what a nudge asks for in mid-session.
+func (p *pump) recheck() error {
+	f := p.flow
+	if !f.source.linkUp(f.target) {
+		return errAgain
+	}
+	return f.checkHello()
+}
+
+// receive takes in replies until one of them, or the stream, ends the session.
+func (p *pump) receive(ctx context.Context) error {
+	for {
+		r, err := p.stream.Recv(ctx)
+		if err != nil {
+			return err
+		}
+		if r.Refused != "" {
+			return p.flow.refused(r)
+		}
+		if err := p.confirm(r.Cursor); err != nil {
+			return err
+		}
+		select {
+		case p.replied <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (p *pump) confirm(c regions.Cursor) error {
+	f := p.flow
+	if err := f.checkLedger(c); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	n := len(f.inflight)
+	behind := c.Sequence < f.cursor.Sequence || n > 0 && c.Sequence > f.inflight[n-1].last
+	if !behind {
+		f.confirmLocked(c)
+	}
+	f.mu.Unlock()
+	if behind {
+		return errOddReply
+	}
+	p.dog.progress()
+	return nil
+}
+
+// confirmLocked moves the cursor to where the target says it is. f.mu is held.
+func (f *flow) confirmLocked(c regions.Cursor) {
+	m := f.source.cfg.Metrics
+	n := 0
+	for ; n < len(f.inflight) && f.inflight[n].last <= c.Sequence; n++ {
+		s := f.inflight[n]
+		f.inItems -= s.items
+		f.inBytes -= s.bytes
+		m.Confirmed(f.id, f.target, s.records, s.bytes)
+		for _, g := range s.gaps {
+			m.Withheld(f.id, f.target, sideEgress, g.Code, g.Count())
+		}
+	}
+	f.inflight = append(f.inflight[:0], f.inflight[n:]...)
+	if c.Sequence > f.cursor.Sequence {
+		f.rebuilt.Store(false)
+		f.attempt.Store(0)
+		f.trouble = trouble{}
+	}
+	f.cursor = c
+	f.heard = f.source.cfg.Clock.Now()
+	f.tally.confirm(c.Sequence)
+}

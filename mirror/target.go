@@ -1,0 +1,206 @@
+package mirror
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// TargetConfig is what the receiving side needs. The functions are called from
+// several goroutines and must not call back into the Target.
+type TargetConfig struct {
+	Self       string
+	Federation *regions.Federation
+	// Copy opens this region's copy of a log, and creates it if there is none. It must
+	// return the same copy for the same log.
+	Copy func(ctx context.Context, log api.LogID, epoch api.Epoch) (regions.CopyLog, error)
+	// Link is what is known of the link to a peer; false: there is none.
+	Link func(peer string) (regions.LinkStatus, bool)
+	// Enter pins the active policy generation.
+	Enter   func() Pass
+	Clock   regions.Clock
+	Pace    regions.Pace
+	Logger  *slog.Logger
+	Metrics Metrics // nil: none
+}
+
+// Target keeps this region's copies of other regions' logs. It has no goroutines of
+// its own. It is safe for concurrent use.
+type Target struct {
+	cfg    TargetConfig
+	copies map[api.LogID]*copied // by the manifest; fixed
+
+	mu    sync.Mutex
+	heard map[string]time.Time // peer → last watermark message
+}
+
+// copied is one copy, opened or not.
+type copied struct {
+	target *Target
+	id     api.LogID
+	home   string
+	epoch  api.Epoch
+	apply  chan struct{} // cap 1: one batch or open at a time
+
+	mu        sync.Mutex
+	log       regions.CopyLog // nil: not opened yet
+	sink      *Sink           // the one that may apply; a later open takes over
+	knowledge knowledge
+	ledger    regions.Ledger
+	trouble   trouble
+	moved     time.Time
+	withheld  uint64 // by our ingress, in this run
+}
+
+// NewTarget checks the configuration and notes which copies this region is to have.
+func NewTarget(cfg TargetConfig) (*Target, error) {
+	if cfg.Federation == nil || cfg.Copy == nil || cfg.Link == nil || cfg.Enter == nil || cfg.Clock == nil || cfg.Logger == nil {
+		return nil, &api.Error{Code: api.ConfigInvalid, Op: "make mirror target",
+			Hint: "give Federation, Copy, Link, Enter, Clock and Logger"}
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NoMetrics{}
+	}
+	t := &Target{cfg: cfg, copies: map[api.LogID]*copied{}, heard: map[string]time.Time{}}
+	for _, name := range cfg.Federation.Topics() {
+		topic, _ := cfg.Federation.Topic(name)
+		for _, id := range cfg.Federation.Logs(topic) {
+			t.expect(id)
+		}
+	}
+	return t, nil
+}
+
+func (t *Target) expect(id api.LogID) {
+	home, epoch, ok := t.cfg.Federation.Home(id)
+	if !ok {
+		return
+	}
+	for _, target := range t.cfg.Federation.Targets(id) {
+		if target == t.cfg.Self {
+			t.copies[id] = &copied{target: t, id: id, home: home, epoch: epoch, apply: make(chan struct{}, 1), moved: t.cfg.Clock.Now()}
+		}
+	}
+}
+
+// Start opens every copy, so that lag is known from what is stored even if the
+// origin never comes back. A copy that cannot be opened is logged and tried again
+// when its origin opens a stream; ctx bounds the whole.
+func (t *Target) Start(ctx context.Context) {
+	for _, c := range t.copies {
+		if err := c.enter(ctx); err != nil {
+			return
+		}
+		if err := c.open(ctx); err != nil {
+			t.cfg.Logger.Warn("a copy could not be opened", "log", c.id.String(), "err", err)
+		}
+		<-c.apply
+	}
+}
+
+// enter makes the caller the only one that opens or applies.
+func (c *copied) enter(ctx context.Context) error {
+	select {
+	case c.apply <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// open opens the copy if it is not, and takes in where it ends. The caller has
+// entered.
+func (c *copied) open(ctx context.Context) error {
+	c.mu.Lock()
+	opened := c.log != nil
+	c.mu.Unlock()
+	if opened {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.target.cfg.Pace.Of(openDeadline))
+	defer cancel()
+	log, err := c.target.cfg.Copy(ctx, c.id, c.epoch)
+	if err != nil {
+		return err
+	}
+	cursor := log.Cursor()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.log = log
+	c.take(cursor)
+	return nil
+}
+
+// take notes where the copy ends now. c.mu is held.
+func (c *copied) take(cursor regions.Cursor) {
+	c.knowledge.applied(cursor.Incarnation, cursor.Sequence, cursor.Time)
+	c.ledger = cursor.Ledger
+	c.moved = c.target.cfg.Clock.Now()
+	if sum := cursor.Ledger.Sum(); sum != cursor.Sequence {
+		c.knowledge.alarm = trouble{regions.LagStalled, "the copy's ledger does not sum to its cursor"}
+		c.target.cfg.Logger.Error("copy ledger does not sum to the cursor", "log", c.id.String(), "cursor", cursor.Sequence, "sum", sum)
+	}
+}
+
+// Watermarks takes in a peer's message. Messages of one peer come one at a time, in
+// the order in which they were sent.
+func (t *Target) Watermarks(peer string, w regions.Watermarks) {
+	now := t.cfg.Clock.Now()
+	t.mu.Lock()
+	t.heard[peer] = now
+	t.mu.Unlock()
+	listed := make(map[api.LogID]regions.LogMark, len(w.Logs))
+	for _, m := range w.Logs {
+		listed[m.Log] = m
+	}
+	for _, c := range t.copies {
+		if c.home == peer {
+			m, ok := listed[c.id]
+			c.heardOf(m, ok, &w, now)
+		}
+	}
+}
+
+func (c *copied) heardOf(m regions.LogMark, listed bool, w *regions.Watermarks, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := &c.knowledge
+	if k.mark.Head <= k.cursor {
+		c.moved = now // not behind so far: the time to stall starts here
+	}
+	if w.All {
+		c.moved = now
+		k.disconnected()
+	}
+	before := k.alarm
+	if listed {
+		k.marked(m)
+	} else {
+		k.instant(w.Instant)
+	}
+	if k.alarm != before {
+		c.alarm(k.alarm)
+	}
+}
+
+func (t *Target) heardFrom(peer string) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.heard[peer]
+}
+
+// IngressWithheld is the number of records per log that this region's ingress has
+// refused in this run: 0 while egress does its work.
+func (t *Target) IngressWithheld() map[api.LogID]uint64 {
+	out := make(map[api.LogID]uint64, len(t.copies))
+	for id, c := range t.copies {
+		c.mu.Lock()
+		out[id] = c.withheld
+		c.mu.Unlock()
+	}
+	return out
+}

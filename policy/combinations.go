@@ -1,0 +1,22 @@
+package policy
+
+import (
+	"slices"
+
+	"domicile/api"
+)
+
+// Combinations lists the tag combinations a topic allows, each as api.TagString,
+// sorted; nil for a topic the catalog does not have.
+func (g *Generation) Combinations(topic string) []string {
+	var out []string
+	for _, c := range g.words.combos {
+		if c.topic != topic {
+			continue
+		}
+		tags := slices.DeleteFunc(slices.Clone(c.tags), func(t api.Tag) bool { return t.Value == None })
+		out = append(out, api.TagString(tags))
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,84 @@
+package opa
+
+import (
+	"context"
+
+	"domicile/api"
+	"domicile/policy"
+	"domicile/regions"
+	"domicile/regions/strict"
+)
+
+// Policy is a loaded directory: the generation to activate, what loading found, and
+// the rules themselves for explanations. It is safe for concurrent use.
+type Policy struct {
+	Generation *policy.Generation
+	Report     Report
+	judge      *judge
+}
+
+// Load reads, compiles, judges and tests a directory. It activates nothing. It
+// refuses with PolicyError or ConfigInvalid, naming the file, rule or question, and
+// gives up when ctx ends.
+func Load(ctx context.Context, dir string, f *regions.Federation) (*Policy, error) {
+	clock := regions.NewSteadyClock()
+	start := clock.Now()
+	s, err := readDirectory(dir)
+	if err != nil {
+		return nil, err
+	}
+	p, err := load(ctx, s, f)
+	if err != nil {
+		return nil, err
+	}
+	p.Report.Took = clock.Now().Sub(start)
+	return p, nil
+}
+
+// Check loads a directory and returns what was found; nothing is kept.
+func Check(ctx context.Context, dir string, f *regions.Federation) (*Report, error) {
+	p, err := Load(ctx, dir, f)
+	if err != nil {
+		return nil, err
+	}
+	return &p.Report, nil
+}
+
+func load(ctx context.Context, s *source, f *regions.Federation) (*Policy, error) {
+	var catalog policy.Catalog
+	if err := strict.Decode(catalogFile, s.catalog, &catalog); err != nil {
+		return nil, err
+	}
+	if err := catalog.Check(f); err != nil {
+		return nil, err
+	}
+	if len(s.rules) == 0 {
+		return nil, &api.Error{Code: api.PolicyError, Op: "read policy directory", Field: "rules",
+			Hint: "there are no rules/*.rego: without a permit every record is refused"}
+	}
+	compiled, err := compile(s, &catalog, f)
+	if err != nil {
+		return nil, err
+	}
+	j, err := newJudge(ctx, compiled)
+	if err != nil {
+		return nil, err
+	}
+	g, err := policy.Build(ctx, &catalog, f, s.digest(), j.ask)
+	if err != nil {
+		return nil, err
+	}
+	tests, err := compiled.selfTest(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	p := &Policy{Generation: g, judge: j}
+	p.Report = Report{Serial: g.Serial, Digest: g.Digest, Revision: g.Revision, Cells: g.Cells(), Tests: tests, Rules: sortUses(j.uses)}
+	for _, d := range g.All() {
+		if d.Allow {
+			p.Report.Allowed++
+		}
+	}
+	p.Report.warn(&catalog, f)
+	return p, nil
+}

@@ -1,0 +1,267 @@
+package fabric
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// ackWait is how long the writer waits for the broker's answer to a batch before it
+// reads the log back; at pace 1.
+const ackWait = 1500 * time.Millisecond
+
+// batchFlow is the flow-control step asked of the broker. A burst is bounded by the
+// writer, well below the broker's ingest queue, so its flow messages are not needed.
+const batchFlow = "500"
+
+// The operations of a fast batch, as the broker numbers them.
+const (
+	opStart  = "0"
+	opAppend = "1"
+	opCommit = "2"
+)
+
+// batch is a burst put into the broker's terms: each entry has its sequence, and each
+// message expects the one before it.
+type batch struct {
+	entries  []*entry
+	full     []*entry // the log has no room for these
+	disorder []*entry // of a copy: these do not follow its end
+	large    []*entry // the broker's format can't hold these
+	headers  [][]byte
+	tail     end // of the log once the batch is stored
+	bytes    int64
+}
+
+type batchResult int
+
+const (
+	batchStored batchResult = iota
+	batchLost               // nothing is known until the log is read back
+	batchFull               // as lost, and the broker said that there is no room
+)
+
+func (l *store) encode(burst []*entry) *batch {
+	b := &batch{tail: l.tail}
+	used := l.bytes.Load()
+	for _, e := range burst {
+		next := b.tail
+		if !l.place(&next, e) {
+			b.disorder = append(b.disorder, e)
+			continue
+		}
+		header := l.header(e, b.tail.broker, next)
+		next.broker++
+		if len(header) > math.MaxUint16 || len(header)+len(e.item.Record.Body) > maxPayload {
+			b.large = append(b.large, e)
+			continue
+		}
+		size := storedSize(l.subject(e), header, e.item.Record.Body)
+		room := l.cfg.MaxBytes
+		if e.sweep != nil {
+			room += headroom
+		}
+		if used+b.bytes+size > room {
+			b.full = append(b.full, e) // in a copy, what follows is out of order now
+			continue
+		}
+		e.broker, e.position, e.ledger = next.broker, next.position, next.ledger
+		b.tail = next
+		b.bytes += size
+		b.entries = append(b.entries, e)
+		b.headers = append(b.headers, header)
+	}
+	return b
+}
+
+// place moves to past the entry: its sequence in the log, and in a copy the ledger.
+func (l *store) place(to *end, e *entry) bool {
+	switch {
+	case e.sweep != nil:
+	case l.kind == kindHome:
+		to.position = position{Incarnation: l.incarnation, Epoch: l.cfg.Epoch, Term: l.term, Sequence: to.Sequence + 1}
+		to.time = e.item.Time
+	default:
+		it := &e.item
+		if from := it.Sequence; it.Gap == nil && from != to.Sequence+1 || it.Gap != nil && it.Gap.From != to.Sequence+1 {
+			return false
+		}
+		to.position = position{Incarnation: e.position.Incarnation, Epoch: it.Epoch, Term: it.Term, Sequence: it.Sequence}
+		if it.Time.After(to.time) { // a gap may come without a time
+			to.time = it.Time
+		}
+		to.ledger.Add(it)
+	}
+	return true
+}
+
+func (l *store) subject(e *entry) string {
+	if e.sweep != nil || e.item.Gap != nil {
+		return l.control
+	}
+	return l.data
+}
+
+const expectHeader = "Nats-Expected-Last-Sequence: "
+
+func expecting(b []byte, last uint64) []byte {
+	b = append(b, headerLine+expectHeader...)
+	b = strconv.AppendUint(b, last, 10)
+	return append(b, "\r\n"...)
+}
+
+func (l *store) header(e *entry, last uint64, at end) []byte {
+	b := expecting(make([]byte, 0, 512), last)
+	switch {
+	case e.sweep != nil:
+		b = appendSweep(b, e.sweep, at)
+	case e.item.Gap != nil:
+		b = appendHeader(b, headerControl, controlGap)
+		b = appendGap(b, e.item.Gap)
+		b = appendEnd(b, at)
+	default:
+		b = encodeRecord(b, at.position, &e.item, e.hash)
+	}
+	if l.kind == kindCopy && e.sweep == nil {
+		b = appendLedger(b, at.ledger)
+	}
+	return append(b, "\r\n"...)
+}
+
+// appendEnd appends where the log ends, so that its last message alone tells it.
+func appendEnd(b []byte, at end) []byte {
+	if at.Sequence == 0 {
+		return b
+	}
+	b = appendPosition(b, at.position)
+	return appendTime(b, headerIngest, at.time)
+}
+
+func appendSweep(b []byte, s *sweepRange, at end) []byte {
+	b = appendHeader(b, headerControl, controlSweep)
+	b = appendHeader(b, headerGap, fmt.Sprintf("expired %d %d - - -", s.from, s.to))
+	b = appendEnd(b, at)
+	return appendLedger(b, at.ledger)
+}
+
+// storedSize is what a message takes in the broker's count.
+func storedSize(subject string, header, body []byte) int64 {
+	return int64(22 + len(subject) + 4 + len(header) + len(body) + 8)
+}
+
+// ack is the broker's last word on a batch or a single message.
+type ack struct {
+	err     string
+	full    bool
+	wrong   bool // the expected sequence did not match
+	last    uint64
+	batch   string
+	counted uint64
+}
+
+// parseAck reads an answer; final is false for flow control.
+func parseAck(f frame) (a ack, final bool) {
+	if s := f.status(); s != "" {
+		return ack{err: "status " + s}, true
+	}
+	if bytes.HasPrefix(f.body, []byte(`{"type":"ack"`)) {
+		return ack{}, false
+	}
+	var r struct {
+		Type  string `json:"type"`
+		Seq   uint64 `json:"seq"`
+		Batch string `json:"batch"`
+		Count uint64 `json:"count"`
+		Error *struct {
+			ErrCode int `json:"err_code"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(f.body, &r); err != nil {
+		return ack{err: "unreadable answer"}, true
+	}
+	switch {
+	case r.Error != nil:
+		return ack{err: fmt.Sprintf("broker error %d", r.Error.ErrCode), full: slices.Contains(fullCodes, r.Error.ErrCode),
+			wrong: r.Error.ErrCode == codeWrongLast}, true
+	case r.Type != "":
+		return ack{err: "batch " + r.Type}, true
+	}
+	return ack{last: r.Seq, batch: r.Batch, counted: r.Count}, true
+}
+
+// codeWrongLast is the broker's "wrong last sequence"; fullCodes are its ways to say
+// that there is no room: account or server limits, and the stream's own.
+const codeWrongLast = 10071
+
+var fullCodes = []int{10002, 10023, 10028, 10047, 10077}
+
+// publish sends a batch and waits for the broker's word. There is one open batch per
+// log: expectations are sticky only inside a batch.
+func (l *store) publish(b *batch) batchResult {
+	ctx, cancel := context.WithTimeout(l.f.ctx, l.f.cfg.Pace.Of(ackWait))
+	defer cancel()
+	w, err := l.f.wire()
+	if err != nil {
+		return batchLost
+	}
+	acks := make(chan ack, 1)
+	token := w.handle(func(f frame) {
+		if a, final := parseAck(f); final {
+			select {
+			case acks <- a:
+			default:
+			}
+		}
+	})
+	defer w.unhandle(token)
+	if err := w.send(ctx, l.frames(b, w.prefix+token)); err != nil {
+		return batchLost
+	}
+	select {
+	case a := <-acks:
+		return l.judge(b, a, token)
+	case <-w.closed:
+	case <-ctx.Done():
+	}
+	return batchLost
+}
+
+func (l *store) judge(b *batch, a ack, token string) batchResult {
+	if drop := l.f.cfg.Hooks.DropAck; drop != nil && drop(l.cfg.ID) {
+		return batchLost
+	}
+	switch {
+	case a.full:
+		return batchFull
+	case a.err != "":
+		l.log.Warn("batch not taken, reading the log back", "answer", a.err)
+		return batchLost
+	case a.batch != token || a.last != b.tail.broker || a.counted != uint64(len(b.entries)):
+		l.log.Warn("batch taken in part, reading the log back", "want", b.tail.broker, "got", a.last)
+		return batchLost
+	}
+	return batchStored
+}
+
+// frames is the whole batch in the broker's protocol. The reply subject of each
+// message carries batch id, flow, gap mode, number and operation.
+func (l *store) frames(b *batch, reply string) []byte {
+	out := make([]byte, 0, int(b.bytes)+len(b.entries)*128)
+	for i, e := range b.entries {
+		op := opAppend
+		switch {
+		case i == len(b.entries)-1:
+			op = opCommit
+		case i == 0:
+			op = opStart
+		}
+		to := reply + "." + batchFlow + ".fail." + strconv.Itoa(i+1) + "." + op + ".$FI"
+		out = appendPub(out, l.subject(e), to, b.headers[i], e.item.Record.Body)
+	}
+	return out
+}

@@ -1,0 +1,95 @@
+package fabric
+
+import (
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// The fixed bounds of a fabric.
+const (
+	AppendDeadline = 5 * time.Second // at pace 1: an append not decided by then is OUTCOME_UNKNOWN
+	MaxQueued      = 16384           // records one log's writer holds, over it: OVERLOADED
+	MaxQueuedBytes = 64 << 20        // their bytes, per log
+	MaxHeldBytes   = 512 << 20       // bytes all writers of a fabric hold together
+
+	burstRecords = 1000    // one fast batch
+	burstBytes   = 4 << 20 // one fast batch; one record may exceed it
+	headroom     = 1 << 20 // of a stream, for control messages when the log is full
+)
+
+// Config is what a fabric is opened with. Region, Federation, Dir and MaxStore have
+// to be given.
+type Config struct {
+	Region     string
+	Federation string
+	Dir        string // of its own; a volume of its own keeps other writers out of the sync
+	MaxStore   int64  // bytes the broker may use; at least the sum of the logs' MaxBytes plus 1 MiB each
+	Clock      regions.Clock
+	Pace       regions.Pace
+	Logger     *slog.Logger
+	Hooks      Hooks
+}
+
+// Hooks watch and break a fabric from Go code, for tests and self-checks. No file and
+// no command can set them. They run on the fabric's own goroutines and must not block.
+type Hooks struct {
+	// Sync replaces the real sync of the data volume.
+	Sync func(dir *os.File) error
+	// NoBarrier releases appends without any sync.
+	NoBarrier bool
+	// Written is told that the broker has taken a log's records up to sequence.
+	Written func(log api.LogID, sequence uint64)
+	// Released is told, just before the callers are, that records up to sequence are
+	// about to be acknowledged.
+	Released func(log api.LogID, sequence uint64)
+	// DropAck makes the writer miss the broker's answer to a batch when it is true.
+	DropAck func(log api.LogID) bool
+	// BootID replaces the kernel's boot id.
+	BootID string
+}
+
+// Syncfs is the real sync: it returns when all of the volume that dir lies on is on
+// disk, or with the first write-back error since dir was opened.
+func Syncfs(dir *os.File) error { return unix.Syncfs(int(dir.Fd())) }
+
+func (c *Config) fill() error {
+	for _, f := range []struct{ name, value string }{{"region", c.Region}, {"federation", c.Federation}, {"dir", c.Dir}} {
+		if f.value == "" {
+			return refuse(f.name, "", "the fabric needs it", nil)
+		}
+	}
+	if c.MaxStore <= 0 {
+		return refuse("max_store", "", "say in bytes how much of the disk the region may use", nil)
+	}
+	if c.Clock == nil {
+		c.Clock = regions.NewSteadyClock()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Hooks.Sync == nil {
+		c.Hooks.Sync = Syncfs
+	}
+	return nil
+}
+
+// LogConfig is what a log is opened with.
+type LogConfig struct {
+	ID    api.LogID
+	Epoch api.Epoch // of new records; copies take the epoch from their items
+	// MaxBytes is what the log may hold, in bytes as the broker counts them. At it,
+	// appends are refused with STORAGE_FULL until the sweeper has made room.
+	MaxBytes int64
+	// MaxAge is how long a record is kept after its ingest; 0: no bound by age.
+	MaxAge time.Duration
+	// Safe is the highest sequence retention may take, asked at every sweep: what all
+	// mirrors that count have on disk. Which mirrors count (hold, absence) is the
+	// caller's rule. nil: everything may be taken. It must not block.
+	Safe func() uint64
+}

@@ -1,0 +1,46 @@
+package fabric
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"domicile/api"
+)
+
+// CutWire breaks the writers' connection, as a lost connection would.
+func (f *Fabric) CutWire() {
+	f.wireMu.Lock()
+	defer f.wireMu.Unlock()
+	if f.wired != nil {
+		f.wired.shut()
+	}
+}
+
+// ForeignTakeOver appends an OPEN marker as another writer would.
+func (f *Fabric) ForeignTakeOver(ctx context.Context, id api.LogID, p api.Cursor, term uint64) error {
+	stream, err := streamName(id)
+	if err != nil {
+		return err
+	}
+	b := appendPosition(nil, position{Incarnation: p.Incarnation, Epoch: p.Epoch, Term: term, Sequence: p.Sequence})
+	value := string(b[len(headerPosition)+2 : len(b)-2])
+	_, err = f.broker.js.PublishMsg(ctx, &nats.Msg{Subject: "c." + stream,
+		Header: nats.Header{headerControl: {controlOpen}, headerPosition: {value}}})
+	return err
+}
+
+// JetStream is the broker's own interface, for comparisons.
+func (f *Fabric) JetStream() jetstream.JetStream { return f.broker.js }
+
+// StreamName is the broker's name of a log.
+func StreamName(id api.LogID) string {
+	name, _ := streamName(id)
+	return name
+}
+
+// DeleteStream takes a log's data away behind the store's back.
+func (f *Fabric) DeleteStream(ctx context.Context, id api.LogID) error {
+	return f.broker.js.DeleteStream(ctx, StreamName(id))
+}

@@ -1,0 +1,330 @@
+package fabric
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"domicile/api"
+)
+
+// Fabric is one region's store. Open starts it, Close ends it; in between it owns its
+// data directory alone.
+type Fabric struct {
+	cfg     Config
+	id      *identity
+	boot    string
+	lock    *os.File
+	dir     *os.File
+	broker  *broker
+	hash    *hasher
+	indexes *indexes
+	barrier *barrier
+	held    atomic.Int64 // bytes in all writers
+
+	ctx    context.Context // ends when the fabric closes; writers stop waiting then
+	cancel context.CancelFunc
+	sweeps chan struct{} // a log passed its high-water mark
+
+	wireMu sync.Mutex
+	wired  *wire
+
+	failure atomic.Pointer[failure]
+
+	mu      sync.Mutex
+	closing bool
+	wg      sync.WaitGroup
+	logs    map[string]*store // by stream, those opened in this run
+	opening map[string]bool
+	known   map[string]logEntry // by stream, all that this store was ever given
+	clean   map[string]uint64   // by stream, broker's last sequence at the last clean end
+}
+
+// Open starts the region's store on cfg.Dir, which it creates if need be. It fails
+// with CONFIG_INVALID when the directory belongs to another region, federation, mode
+// or format, is in use, or lacks what an earlier run put there.
+func Open(ctx context.Context, cfg Config) (*Fabric, error) {
+	if err := cfg.fill(); err != nil {
+		return nil, err
+	}
+	f := &Fabric{cfg: cfg, indexes: newIndexes(), logs: map[string]*store{}, opening: map[string]bool{},
+		known: map[string]logEntry{}, clean: map[string]uint64{}, sweeps: make(chan struct{}, 1)}
+	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if err := f.open(ctx); err != nil {
+		f.cancel()
+		f.wg.Wait()
+		f.release()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *Fabric) open(ctx context.Context) error {
+	if err := f.openDir(); err != nil {
+		return err
+	}
+	last, err := f.readMarks()
+	if err != nil {
+		return err
+	}
+	if f.broker, err = startBroker(ctx, &f.cfg, f.cfg.Dir); err != nil {
+		return err
+	}
+	f.barrier = &barrier{dir: f.dir, sync: f.syncRound, fail: f.failSync, spawn: f.spawn}
+	if err := f.checkStreams(ctx); err != nil {
+		return err
+	}
+	if last.State != runClean {
+		if err := f.cfg.Hooks.Sync(f.dir); err != nil {
+			return &api.Error{Code: api.StorageFailed, Op: "sync after an unclean end", Hint: "check the disk", Err: err}
+		}
+		if err := f.rewriteTails(ctx, last); err != nil {
+			return err
+		}
+	}
+	if err := f.writeRun(run{State: runOpen, Boot: f.boot}); err != nil {
+		return fmt.Errorf("write run mark: %w", err)
+	}
+	if !f.spawn(f.sweepLoop) {
+		return errors.New("fabric closed while it opened")
+	}
+	return nil
+}
+
+func (f *Fabric) openDir() error {
+	dir := f.cfg.Dir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return refuse("dir", dir, "the data directory can't be made", err)
+	}
+	var err error
+	if f.lock, err = os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return refuse("dir", dir, "the data directory is not writable", err)
+	}
+	if err := unix.Flock(int(f.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return refuse("dir", dir, "another process has this data directory open: stop it first", err)
+	}
+	if f.dir, err = os.Open(dir); err != nil {
+		return refuse("dir", dir, "the data directory is not readable", err)
+	}
+	if f.boot = f.cfg.Hooks.BootID; f.boot == "" {
+		if f.boot, err = bootID(); err != nil {
+			return fmt.Errorf("read boot id: %w", err)
+		}
+	}
+	return nil
+}
+
+// readMarks checks the three marks against the configuration and each other.
+func (f *Fabric) readMarks() (last run, err error) {
+	if f.id, err = openIdentity(&f.cfg); err != nil {
+		return last, err
+	}
+	key, err := hex.DecodeString(f.id.HashKey)
+	if err != nil {
+		return last, err
+	}
+	f.hash = newHasher(key)
+	if err := readJSON(filepath.Join(f.cfg.Dir, logsFile), &f.known); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return last, refuse("logs", logsFile, "the list of logs is unreadable: restore it from a backup", err)
+	}
+	err = readJSON(filepath.Join(f.cfg.Dir, runFile), &last)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		last.State = runOpen // never got as far as writing one
+	case err != nil:
+		// A torn mark can only be one we were writing: it says as much as none.
+		f.cfg.Logger.Warn("run mark unreadable, taken as an unclean end", "error", err)
+		last = run{State: runOpen}
+	case last.State == runClean:
+		maps.Copy(f.clean, last.Clean)
+	}
+	return last, nil
+}
+
+// checkStreams refuses to go on when a log of the list has no stream: made anew it
+// would take a second record under a position that was given away before.
+func (f *Fabric) checkStreams(ctx context.Context) error {
+	have := map[string]bool{}
+	names := f.broker.js.StreamNames(ctx)
+	for name := range names.Name() {
+		have[name] = true
+	}
+	if err := names.Err(); err != nil {
+		return fmt.Errorf("list streams: %w", err)
+	}
+	for stream, e := range f.known {
+		if !have[stream] {
+			return refuse("logs", e.Log, "the store's own list holds this log, but its data is gone: restore the data directory from a backup; it is never made anew", nil)
+		}
+	}
+	return nil
+}
+
+func (f *Fabric) writeRun(r run) error {
+	return writeJSON(filepath.Join(f.cfg.Dir, runFile), r)
+}
+
+// ID is the fabric's id: random, made with the data directory and kept in it.
+func (f *Fabric) ID() string { return f.id.Fabric }
+
+// spawn runs fn on a goroutine that Close waits for; false when it is too late.
+func (f *Fabric) spawn(fn func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closing {
+		return false
+	}
+	f.wg.Go(fn)
+	return true
+}
+
+// wire is the writers' connection, made again if the last one broke.
+func (f *Fabric) wire() (*wire, error) {
+	f.wireMu.Lock()
+	defer f.wireMu.Unlock()
+	if f.wired != nil {
+		select {
+		case <-f.wired.closed:
+			f.wired.close()
+			f.wired = nil
+		default:
+			return f.wired, nil
+		}
+	}
+	if f.ctx.Err() != nil {
+		return nil, shuttingDown()
+	}
+	conn, err := f.broker.srv.InProcessConn()
+	if err != nil {
+		return nil, err
+	}
+	w, err := dialWire(conn, accountUser, f.broker.password, f.cfg.Pace.Of(2*time.Second))
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	f.wired = w
+	return w, nil
+}
+
+func shuttingDown() error {
+	return &api.Error{Code: api.ShuttingDown, Op: "use store", Hint: "retry with the same id when the region is back"}
+}
+
+// Close refuses new appends, waits until those under way are decided, at the latest
+// until ctx ends or the append deadline has passed, stops the broker, and marks the
+// store clean. What is undecided then is told OUTCOME_UNKNOWN and the next start is an
+// unclean one. When the disk hangs it gives up after the append deadline once more.
+func (f *Fabric) Close(ctx context.Context) error {
+	f.mu.Lock()
+	if f.closing {
+		f.mu.Unlock()
+		f.wg.Wait()
+		return nil
+	}
+	logs := maps.Clone(f.logs)
+	f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(AppendDeadline))
+	defer cancel()
+	drained := true
+	for _, l := range logs {
+		l.refuse(shuttingDown())
+	}
+	for _, l := range logs {
+		drained = l.drain(ctx) && drained
+	}
+	f.mu.Lock()
+	f.closing = true
+	f.mu.Unlock()
+	f.cancel()
+	if !f.join(f.cfg.Pace.Of(AppendDeadline)) {
+		for _, l := range logs {
+			l.abandon()
+		}
+		return &api.Error{Code: api.StorageFailed, Op: "close store", Hint: "the disk does not answer a sync; end the process, the next start reads back what is there"}
+	}
+	clean := f.cleanMark(logs)
+	for _, l := range logs {
+		l.abandon()
+	}
+	f.stopWire()
+	f.broker.stop()
+	f.broker = nil
+	err := f.markClosed(drained, clean)
+	f.release()
+	return err
+}
+
+// join waits for the fabric's goroutines. One that hangs in a sync can't be ended; then
+// the store is left as a killed process would leave it.
+func (f *Fabric) join(wait time.Duration) bool {
+	done := make(chan struct{})
+	go func() {
+		f.wg.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+func (f *Fabric) cleanMark(logs map[string]*store) map[string]uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for stream, l := range logs {
+		f.clean[stream] = l.durableBroker()
+	}
+	return f.clean
+}
+
+// markClosed writes the clean mark, once all the broker left is on disk.
+func (f *Fabric) markClosed(drained bool, clean map[string]uint64) error {
+	if f.failure.Load() != nil {
+		return nil // the mark of the failure stays
+	}
+	if !drained {
+		return &api.Error{Code: api.OutcomeUnknown, Op: "close store", Hint: "some appends were undecided; the next start reads them back"}
+	}
+	if err := f.cfg.Hooks.Sync(f.dir); err != nil {
+		return errors.Join(&api.Error{Code: api.StorageFailed, Op: "sync at close", Hint: "check the disk", Err: err},
+			f.writeRun(run{State: runFailed, Boot: f.boot, Clean: clean}))
+	}
+	return f.writeRun(run{State: runClean, Boot: f.boot, Clean: clean})
+}
+
+func (f *Fabric) stopWire() {
+	f.wireMu.Lock()
+	defer f.wireMu.Unlock()
+	if f.wired != nil {
+		f.wired.close()
+		f.wired = nil
+	}
+}
+
+// release gives back what Open took before anything could be written.
+func (f *Fabric) release() {
+	if f.broker != nil {
+		f.stopWire()
+		f.broker.stop()
+	}
+	for _, file := range []*os.File{f.dir, f.lock} {
+		if file != nil {
+			_ = file.Close()
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package fabric
+
+import (
+	"context"
+	"time"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// home is a log this region owns.
+type home struct{ *store }
+
+var _ regions.HomeLog = home{}
+
+// Append hands a draft to the log's writer.
+func (l home) Append(d regions.Draft, done func(regions.Stored)) {
+	r := d.Record
+	r.Topic = l.cfg.ID.Topic
+	e := &entry{item: regions.Item{Record: r, Revision: d.Revision}, size: r.Size() + 256, done: done,
+		id: l.f.hash.sum(domainID, []byte(r.ID)), hash: l.f.hash.sum(domainBody, r.Body),
+		deadline: time.Now().Add(l.f.cfg.Pace.Of(AppendDeadline))}
+	if now := l.admit(e); now != nil {
+		// Not on the caller's goroutine: it may hold what done needs.
+		if !l.f.spawn(func() { e.settle(now()) }) {
+			go e.settle(regions.Stored{Err: shuttingDown()})
+		}
+	}
+}
+
+// admit queues the entry, or returns how to answer it at once.
+func (l home) admit(e *entry) (answer func() regions.Stored) {
+	refused := func(err error) func() regions.Stored {
+		return func() regions.Stored { return regions.Stored{Err: err} }
+	}
+	if err := l.f.storageFailed(); err != nil {
+		return refused(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusal != nil {
+		return refused(l.refusal)
+	}
+	if !l.room(e.size) {
+		return refused(&api.Error{Code: api.Overloaded, Op: "append", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
+			RetryAfter: l.f.cfg.Pace.Of(200 * time.Millisecond), Hint: "the log's writer holds all it may; nothing was stored, retry with the same id"})
+	}
+	if at, ok := l.index.get(e.id); ok {
+		if at.body != e.hash {
+			return refused(l.idReused())
+		}
+		l.hold(e)
+		e.state.Store(entrySent)
+		return func() regions.Stored { return l.duplicate(e, at) }
+	}
+	if first := l.flying[e.id]; first != nil {
+		e.state.Store(entrySent)
+		first.waiters = append(first.waiters, e)
+		l.hold(e)
+		return nil
+	}
+	l.flying[e.id] = e
+	l.enqueue(e)
+	return nil
+}
+
+// duplicate answers for an id that is durable already, in the words of its record.
+func (l home) duplicate(e *entry, at indexed) regions.Stored {
+	defer func() {
+		l.mu.Lock()
+		l.letGo(e)
+		l.mu.Unlock()
+	}()
+	s := regions.Stored{Position: api.Cursor{Log: l.cfg.ID, Incarnation: l.incarnation, Epoch: l.cfg.Epoch, Sequence: at.sequence},
+		Term: l.term, Time: time.Unix(0, at.at).UTC(), Done: api.Disk1, Duplicate: true}
+	ctx, cancel := context.WithDeadline(l.f.ctx, e.deadline)
+	defer cancel()
+	got, err := l.f.readFrom(ctx, l.store, at.broker, 1, readBytes)
+	if err == nil && len(got) == 1 && got[0].position.Sequence == at.sequence {
+		m := got[0]
+		s.Position.Epoch, s.Term, s.Time, s.Revision = m.position.Epoch, m.position.Term, m.item.Time, m.item.Revision
+	}
+	return s
+}
+
+// ClosedInstant is the instant up to which the log is complete. Later ingest times are
+// held to it.
+func (l home) ClosedInstant() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.inflight) > 0 {
+		return l.inflight[0].item.Time
+	}
+	return l.stamp()
+}

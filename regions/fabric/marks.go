@@ -1,0 +1,171 @@
+package fabric
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"domicile/api"
+)
+
+// What lies in the data directory: three marks of ours beside the broker's folder.
+const (
+	brokerDir    = "broker"
+	identityFile = "identity.json" // written once
+	runFile      = "run.json"      // how the last run ended
+	logsFile     = "logs.json"     // every log this store was ever given
+	lockFile     = "lock"
+)
+
+// formatVersion is the version of the marks and of the stored headers.
+const formatVersion = 1
+
+// modeSolo: one broker node, acknowledged from this node's disk alone.
+const modeSolo = "solo"
+
+type identity struct {
+	Format     int    `json:"format"`
+	Fabric     string `json:"fabric"` // random, the fabric's id
+	Region     string `json:"region"`
+	Federation string `json:"federation"`
+	Mode       string `json:"mode"`
+	HashKey    string `json:"hash_key"` // hex; keys the body hashes
+}
+
+// The states of a run mark.
+const (
+	runOpen   = "open"   // running, or ended without closing
+	runClean  = "clean"  // closed in order
+	runFailed = "failed" // a sync failed in the boot named
+)
+
+type run struct {
+	State string `json:"state"`
+	Boot  string `json:"boot"`
+	// Clean holds, by stream, the broker's last sequence that is known to be on disk:
+	// of a clean close, or, in a failed run, of the last round that went well.
+	Clean map[string]uint64 `json:"clean"`
+}
+
+type logEntry struct {
+	Log         string `json:"log"`
+	Kind        string `json:"kind"`
+	Incarnation string `json:"incarnation"`
+}
+
+func newID() (string, error) {
+	b := make([]byte, 16)
+	if _, err := rand.Read(b); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(b), nil
+}
+
+// openIdentity reads or, in an empty directory, makes the identity. A store that is
+// not the one the configuration means is refused: opened as another region or mode it
+// would mix records of two places, or be deleted by the broker.
+func openIdentity(cfg *Config) (*identity, error) {
+	path := filepath.Join(cfg.Dir, identityFile)
+	var id identity
+	err := readJSON(path, &id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeIdentity(cfg, path)
+	}
+	if err != nil {
+		return nil, refuse("identity", path, "the mark is unreadable: restore it from a backup; without it the store's region is not known", err)
+	}
+	switch {
+	case id.Format != formatVersion:
+		return nil, refuse("format", fmt.Sprint(id.Format), fmt.Sprintf("this binary reads store format %d: run the version that wrote it", formatVersion), nil)
+	case id.Region != cfg.Region:
+		return nil, refuse("region", id.Region, "this data directory belongs to the region shown: name that region in node.yaml, or give this region another directory", nil)
+	case id.Federation != cfg.Federation:
+		return nil, refuse("federation", id.Federation, "this data directory belongs to the federation shown: use its federation.yaml, or another directory", nil)
+	case id.Mode != modeSolo:
+		return nil, refuse("mode", id.Mode, "a region's mode is fixed when it is created: mirror it into a new region of the other mode", nil)
+	}
+	if key, err := hex.DecodeString(id.HashKey); err != nil || len(key) != 32 {
+		return nil, refuse("hash_key", "", "the identity mark is damaged: restore it from a backup", err)
+	}
+	return &id, nil
+}
+
+func makeIdentity(cfg *Config, path string) (*identity, error) {
+	entries, err := os.ReadDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if e.Name() != lockFile && e.Name() != "lost+found" && !strings.HasSuffix(e.Name(), tempSuffix) {
+			return nil, refuse("dir", cfg.Dir, "the directory is not empty and carries no identity mark: give the region a directory of its own", nil)
+		}
+	}
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return nil, err
+	}
+	fabricID, err := newID()
+	if err != nil {
+		return nil, err
+	}
+	id := &identity{Format: formatVersion, Fabric: fabricID, Region: cfg.Region, Federation: cfg.Federation,
+		Mode: modeSolo, HashKey: hex.EncodeToString(key)}
+	return id, writeJSON(path, id)
+}
+
+func refuse(field, value, hint string, err error) error {
+	return &api.Error{Code: api.ConfigInvalid, Op: "open store", Field: field, Value: value, Hint: hint, Err: err}
+}
+
+func readJSON(path string, v any) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+const tempSuffix = ".new"
+
+// writeJSON replaces a mark as a whole and returns when it is on disk. When the disk
+// refuses to sync, the mark is still put in its place, so that a start in the same
+// boot sees it, and the error is returned.
+func writeJSON(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path+tempSuffix, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(append(b, '\n')); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	synced := errors.Join(f.Sync(), f.Close())
+	if err := os.Rename(path+tempSuffix, path); err != nil {
+		return errors.Join(synced, err)
+	}
+	return errors.Join(synced, syncDir(filepath.Dir(path)))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// bootID is the kernel's random id of this boot.
+func bootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b)), err
+}

@@ -1,0 +1,348 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// The metadata of every stream of ours.
+const (
+	metaFormat      = "domicile-format"
+	metaLog         = "domicile-log"
+	metaKind        = "domicile-kind"
+	metaIncarnation = "domicile-incarnation"
+)
+
+// Home opens a log that this region owns, and makes it if the store never held it. A
+// log that the store's list knows and whose data is gone is refused. Each log is
+// opened once per run.
+func (f *Fabric) Home(ctx context.Context, cfg LogConfig) (regions.HomeLog, error) {
+	l, err := f.openLog(ctx, cfg, kindHome)
+	if err != nil {
+		return nil, err
+	}
+	return home{l}, nil
+}
+
+// Copy opens this region's copy of a log whose home is elsewhere, under the rules of
+// Home.
+func (f *Fabric) Copy(ctx context.Context, cfg LogConfig) (regions.CopyLog, error) {
+	l, err := f.openLog(ctx, cfg, kindCopy)
+	if err != nil {
+		return nil, err
+	}
+	return mirrored{l, &sync.Mutex{}}, nil
+}
+
+func (f *Fabric) openLog(ctx context.Context, cfg LogConfig, kind string) (*store, error) {
+	if cfg.MaxBytes <= 0 {
+		return nil, refuse("retention.max_bytes", fmt.Sprint(cfg.MaxBytes), "every log needs a bound in bytes", nil)
+	}
+	stream, err := streamName(cfg.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.claim(stream, cfg.ID); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(2*time.Minute))
+	defer cancel()
+	l := newStore(f, cfg, kind, stream)
+	err = l.open(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.opening, stream)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.closing || f.failure.Load() != nil:
+		return nil, shuttingDown()
+	}
+	delete(f.clean, stream)
+	f.logs[stream] = l
+	return l, nil
+}
+
+func (f *Fabric) claim(stream string, id api.LogID) error {
+	if err := f.storageFailed(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closing {
+		return shuttingDown()
+	}
+	if f.logs[stream] != nil || f.opening[stream] {
+		return refuse("log", id.String(), "the log is open already", nil)
+	}
+	f.opening[stream] = true
+	return nil
+}
+
+func (l *store) open(ctx context.Context) error {
+	var err error
+	l.admin, err = l.f.broker.js.Stream(ctx, l.stream)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		err = l.create(ctx)
+	case err == nil:
+		err = l.adopt(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := l.recover(ctx); err != nil {
+		return err
+	}
+	if l.kind == kindHome && l.wasUnclean() {
+		return l.takeOver(ctx)
+	}
+	return nil
+}
+
+func (l *store) streamConfig(incarnation string) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: l.stream, Subjects: []string{l.data, l.control},
+		Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy,
+		Discard: jetstream.DiscardNew, MaxBytes: l.cfg.MaxBytes + headroom,
+		MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1, Replicas: 1,
+		AllowDirect: true, AllowBatchPublish: true, Duplicates: 100 * time.Millisecond,
+		Metadata: map[string]string{metaFormat: fmt.Sprint(formatVersion), metaLog: l.cfg.ID.String(),
+			metaKind: l.kind, metaIncarnation: incarnation},
+	}
+}
+
+func (l *store) create(ctx context.Context) error {
+	l.f.mu.Lock()
+	_, known := l.f.known[l.stream]
+	l.f.mu.Unlock()
+	if known {
+		return refuse("logs", l.cfg.ID.String(), "the store's own list holds this log, but its data is gone: restore the data directory from a backup; it is never made anew", nil)
+	}
+	incarnation, err := newID()
+	if err != nil {
+		return err
+	}
+	if l.admin, err = l.f.broker.js.CreateStream(ctx, l.streamConfig(incarnation)); err != nil {
+		var e *jetstream.APIError
+		if errors.As(err, &e) && e.ErrorCode == 10047 {
+			return refuse("store.max_bytes", fmt.Sprint(l.f.cfg.MaxStore), fmt.Sprintf(
+				"the logs' max_bytes do not fit in what the store may use: this one needs %d more", l.cfg.MaxBytes+headroom), nil)
+		}
+		return fmt.Errorf("create stream of %s: %w", l.cfg.ID, err)
+	}
+	l.incarnation = incarnation
+	return l.list(ctx)
+}
+
+// list enters the log in the store's own list, once the stream itself is on disk.
+func (l *store) list(ctx context.Context) error {
+	if err := l.f.flush(ctx); err != nil {
+		return err
+	}
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	if _, ok := l.f.known[l.stream]; ok {
+		return nil
+	}
+	l.f.known[l.stream] = logEntry{Log: l.cfg.ID.String(), Kind: l.kind, Incarnation: l.incarnation}
+	if err := writeJSON(filepath.Join(l.f.cfg.Dir, logsFile), l.f.known); err != nil {
+		delete(l.f.known, l.stream)
+		return fmt.Errorf("write list of logs: %w", err)
+	}
+	return nil
+}
+
+// adopt takes up a stream that is there: ours in kind, format and incarnation, or not
+// at all.
+func (l *store) adopt(ctx context.Context) error {
+	have := l.admin.CachedInfo().Config
+	meta := have.Metadata
+	l.f.mu.Lock()
+	known, listed := l.f.known[l.stream]
+	l.f.mu.Unlock()
+	switch {
+	case meta[metaFormat] != fmt.Sprint(formatVersion):
+		return refuse("format", meta[metaFormat], "run the version that wrote this log", nil)
+	case meta[metaLog] != l.cfg.ID.String():
+		return refuse("log", meta[metaLog], "the stream belongs to the log shown", nil)
+	case meta[metaKind] != l.kind:
+		return refuse("log", l.cfg.ID.String(), fmt.Sprintf("the store holds it as a %s, it can't be opened as a %s", meta[metaKind], l.kind), nil)
+	case listed && known.Incarnation != meta[metaIncarnation]:
+		return refuse("incarnation", meta[metaIncarnation], "the stream is another incarnation than the store's list holds: restore the data directory from a backup", nil)
+	}
+	l.incarnation = meta[metaIncarnation]
+	if want := l.streamConfig(l.incarnation); have.MaxBytes != want.MaxBytes {
+		var err error
+		if l.admin, err = l.f.broker.js.UpdateStream(ctx, want); err != nil {
+			return fmt.Errorf("change bounds of %s: %w", l.cfg.ID, err)
+		}
+	}
+	return l.list(ctx)
+}
+
+// flush returns when all that is written now is on disk.
+func (f *Fabric) flush(ctx context.Context) error {
+	done := make(chan struct{})
+	f.barrier.after(func() { close(done) })
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		if err := f.storageFailed(); err != nil {
+			return err
+		}
+		return unknown("the disk did not answer in time")
+	}
+}
+
+// recover reads the log's end, bounds and recent ids back from the stream.
+func (l *store) recover(ctx context.Context) error {
+	info, err := l.admin.Info(ctx, jetstream.WithSubjectFilter(l.data))
+	if err != nil {
+		return fmt.Errorf("read state of %s: %w", l.cfg.ID, err)
+	}
+	state := info.State
+	l.bytes.Store(int64(state.Bytes))
+	l.records = state.Subjects[l.data]
+	l.tail.broker = state.LastSeq
+	l.term = 1
+	if l.kind == kindHome {
+		l.index = l.f.indexes.add()
+		l.tail.position = position{Incarnation: l.incarnation, Epoch: l.cfg.Epoch, Term: 1}
+	}
+	if state.LastSeq >= max(state.FirstSeq, 1) {
+		first, err := l.itemFrom(ctx, max(state.FirstSeq, 1), state.LastSeq)
+		if err != nil {
+			return err
+		}
+		if err := l.walk(ctx, l.scanStart(state.FirstSeq), state.LastSeq); err != nil {
+			return err
+		}
+		l.first = l.tail.Sequence + 1
+		if first != nil {
+			l.first = first.position.Sequence
+			if first.item.Gap != nil {
+				l.first = first.item.Gap.From
+			}
+		}
+	}
+	l.durable = l.tail
+	l.lastStamp = l.tail.time
+	return nil
+}
+
+// scanStart is where reading back begins: a copy needs only its end, a home its
+// recent ids. Broker sequences are at least as many as records.
+func (l *store) scanStart(first uint64) uint64 {
+	back := uint64(minIndexed)
+	if l.kind == kindCopy {
+		back = 64
+	}
+	start := max(first, 1)
+	if l.tail.broker > back {
+		start = max(start, l.tail.broker-back+1)
+	}
+	return start
+}
+
+func (l *store) walk(ctx context.Context, start, last uint64) error {
+	low := start
+	for from := start; from <= last; {
+		got, err := l.f.readFrom(ctx, l, from, readMessages, readBytes)
+		if err != nil {
+			return err
+		}
+		if len(got) == 0 {
+			break
+		}
+		for _, m := range got {
+			if err := l.recall(m); err != nil {
+				return err
+			}
+		}
+		from = got[len(got)-1].broker + 1
+	}
+	first := max(l.admin.CachedInfo().State.FirstSeq, 1)
+	if l.tail.Sequence == 0 && low > first {
+		// Nothing but markers at the end: go further back.
+		return l.walk(ctx, max(first, low-min(low-1, minIndexed)), last)
+	}
+	return nil
+}
+
+// recall takes one stored message into the log's state.
+func (l *store) recall(m *message) error {
+	if !m.hasPos {
+		return nil
+	}
+	if l.kind == kindHome {
+		l.term = max(l.term, m.position.Term)
+		if m.position.Incarnation != l.incarnation {
+			return refuse("incarnation", m.position.Incarnation, "the log holds records of another incarnation: restore the data directory from a backup", nil)
+		}
+	}
+	data := m.control == ""
+	if data || m.control == controlGap {
+		if m.position.Sequence <= l.tail.Sequence {
+			return &api.Error{Code: api.StorageFailed, Op: "open log", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
+				Hint: "the log's sequences go backwards: restore the data directory from a backup"}
+		}
+	}
+	if from := m.item.Sequence; data && l.tail.Sequence > 0 && from > l.tail.Sequence+1 && l.kind == kindHome {
+		l.log.Warn("sequences are missing; none was acknowledged unless the disk is damaged", "from", l.tail.Sequence+1, "to", from-1)
+	}
+	if m.position.Sequence > 0 {
+		to := end{broker: l.tail.broker, position: m.position, time: m.item.Time, ledger: m.ledger}
+		l.tail = to
+	}
+	if data && l.index != nil {
+		l.index.put(indexed{id: l.f.hash.sum(domainID, []byte(m.item.Record.ID)), body: m.hash,
+			sequence: m.position.Sequence, broker: m.broker, at: m.item.Time.UnixNano()})
+	}
+	return nil
+}
+
+// wasUnclean: the log did not end where its last clean close left it.
+func (l *store) wasUnclean() bool {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	at, ok := l.f.clean[l.stream]
+	return l.tail.broker > 0 && (!ok || at != l.tail.broker)
+}
+
+// takeOver starts a new writer term with a marker, so that whatever an older writer
+// might still have under way expects another end and fails.
+func (l *store) takeOver(ctx context.Context) error {
+	l.term++
+	at := l.tail
+	at.Term = l.term
+	marker, err := l.f.appendMarker(ctx, l, func(uint64) []byte {
+		b := appendHeader(nil, headerControl, controlOpen)
+		b = appendPosition(b, at.position)
+		return appendTime(b, headerIngest, at.time)
+	})
+	if err != nil {
+		return fmt.Errorf("take over the writing of %s: %w", l.cfg.ID, err)
+	}
+	if err := l.f.flush(ctx); err != nil {
+		return err
+	}
+	info, err := l.admin.Info(ctx)
+	if err != nil {
+		return err
+	}
+	l.bytes.Store(int64(info.State.Bytes))
+	l.tail.broker = marker
+	l.durable.broker = marker
+	return nil
+}

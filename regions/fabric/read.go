@@ -1,0 +1,120 @@
+package fabric
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"domicile/api"
+)
+
+// readMessages and readBytes bound one read of the broker.
+const (
+	readMessages = 1000
+	readBytes    = 4 << 20
+)
+
+var (
+	sequenceHeader = []byte("\r\nNats-Sequence: ")
+	streamHeader   = []byte("\r\nNats-Stream: ")
+)
+
+// readFrom reads up to count messages from the broker's sequence from on, in order,
+// over holes; less when they pass maxBytes, and none at the end. It keeps no consumer.
+func (f *Fabric) readFrom(ctx context.Context, l *store, from uint64, count, maxBytes int) ([]*message, error) {
+	w, err := f.wire()
+	if err != nil {
+		return nil, err
+	}
+	req, err := json.Marshal(map[string]any{"seq": from, "batch": count, "max_bytes": maxBytes})
+	if err != nil {
+		return nil, err
+	}
+	var out []*message
+	var bad error
+	err = w.request(ctx, "$JS.API.DIRECT.GET."+l.stream, nil, req, func(fr frame) bool {
+		switch s := fr.status(); s {
+		case "":
+		case "204", "404":
+			return true
+		default:
+			bad = errors.New("read of the log: broker status " + s)
+			return true
+		}
+		m, err := l.decodeStored(fr)
+		if err != nil && bad == nil {
+			bad = err
+		}
+		out = append(out, m)
+		return false
+	})
+	if err == nil {
+		err = bad
+	}
+	if err != nil {
+		return nil, l.readFailed(err)
+	}
+	return out, nil
+}
+
+func (l *store) readFailed(err error) error {
+	var e *api.Error
+	if errors.As(err, &e) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if l.f.ctx.Err() != nil {
+		return shuttingDown()
+	}
+	return &api.Error{Code: api.NotReady, Op: "read log", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
+		Hint: "try again; if it stays, see status", Err: err}
+}
+
+// decodeStored reads one message as the broker hands it out: with lines of its own
+// after ours.
+func (l *store) decodeStored(fr frame) (*message, error) {
+	cut := bytes.LastIndex(fr.header, streamHeader)
+	at := bytes.LastIndex(fr.header, sequenceHeader)
+	if cut < 0 || at < 0 {
+		return nil, errors.New("stored message without the broker's place")
+	}
+	digits, _, _ := bytes.Cut(fr.header[at+len(sequenceHeader):], []byte("\r\n"))
+	seq, err := strconv.ParseUint(string(digits), 10, 64)
+	if err != nil {
+		return nil, errors.New("stored message without the broker's sequence")
+	}
+	own := fr.header[:cut+2]
+	m, err := decode(own, fr.body, l.cfg.ID.Topic)
+	if err != nil {
+		return nil, err
+	}
+	m.broker, m.header = seq, own
+	subject := l.data
+	if m.control != "" {
+		subject = l.control
+	}
+	m.stored = storedSize(subject, own, fr.body) + 2 // the block's closing line
+	return m, nil
+}
+
+// readAll reads every message from the broker's sequence from to to.
+func (f *Fabric) readAll(ctx context.Context, l *store, from, to uint64) ([]*message, error) {
+	var out []*message
+	for from <= to {
+		got, err := f.readFrom(ctx, l, from, int(min(to-from+1, readMessages)), readBytes)
+		if err != nil {
+			return nil, err
+		}
+		if len(got) == 0 {
+			break
+		}
+		for _, m := range got {
+			if m.broker <= to {
+				out = append(out, m)
+			}
+		}
+		from = got[len(got)-1].broker + 1
+	}
+	return out, nil
+}

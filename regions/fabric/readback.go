@@ -1,0 +1,155 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"domicile/api"
+)
+
+var errMarkerRefused = errors.New("barrier marker not taken")
+
+// stopping: the fabric fails or closes; nobody decides anything any more.
+func (f *Fabric) stopping() bool { return f.failure.Load() != nil || f.ctx.Err() != nil }
+
+// readBack finds out what of a lost burst is in the log. It returns when that is
+// certain, with the number of entries, from the first, that are; they are with the
+// barrier then. It fails when another writer has taken the log over, and when the
+// fabric stops.
+func (l *store) readBack(burst []*entry) (stored int, err error) {
+	wait := l.f.cfg.Pace.Of(20 * time.Millisecond)
+	for attempt := 1; ; attempt++ {
+		if l.isDead() || l.f.stopping() {
+			return 0, shuttingDown()
+		}
+		found, err := l.closeOff()
+		if err == nil {
+			return l.match(burst, found)
+		}
+		l.log.Warn("log not read back yet", "attempt", attempt, "error", err)
+		if why := l.f.broker.unhealthy(); why != "" && attempt >= 3 {
+			l.f.fail("the broker's store failed: " + why)
+			return 0, shuttingDown()
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-l.f.ctx.Done():
+			timer.Stop()
+		}
+		wait = min(2*wait, l.f.cfg.Pace.Of(500*time.Millisecond))
+	}
+}
+
+// closeOff appends a barrier marker and returns all that lies between the log's known
+// end and the marker, the marker included. Once it is stored nothing of an older batch
+// can be any more: what the broker still has queued expects another last message, and
+// a batch is sticky.
+func (l *store) closeOff() ([]*message, error) {
+	ctx, cancel := context.WithTimeout(l.f.ctx, l.f.cfg.Pace.Of(time.Second))
+	defer cancel()
+	marker, err := l.f.appendMarker(ctx, l, func(uint64) []byte {
+		return appendHeader(nil, headerControl, controlBarrier)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l.f.readAll(ctx, l, l.tail.broker+1, marker)
+}
+
+// appendMarker appends one control message at the very end of a log, wherever that is.
+func (f *Fabric) appendMarker(ctx context.Context, l *store, header func(last uint64) []byte) (uint64, error) {
+	for ctx.Err() == nil {
+		info, err := l.admin.Info(ctx)
+		if err != nil {
+			return 0, err
+		}
+		last := info.State.LastSeq
+		a, err := f.appendOne(ctx, l.control, last, header(last), nil)
+		if err != nil {
+			return 0, err
+		}
+		switch {
+		case a.wrong:
+			continue // something was still on its way in
+		case a.err != "":
+			return 0, fmt.Errorf("%w: %s", errMarkerRefused, a.err)
+		}
+		return a.last, nil
+	}
+	return 0, ctx.Err()
+}
+
+// appendOne appends a single message that expects last to be the one before it.
+func (f *Fabric) appendOne(ctx context.Context, subject string, last uint64, header, body []byte) (ack, error) {
+	w, err := f.wire()
+	if err != nil {
+		return ack{}, err
+	}
+	var got ack
+	head := append(append(expecting(nil, last), header...), "\r\n"...)
+	err = w.request(ctx, subject, head, body, func(fr frame) bool {
+		a, final := parseAck(fr)
+		if final {
+			got = a
+		}
+		return final
+	})
+	return got, err
+}
+
+// match walks what was found beside the burst. Anything that is neither of the burst
+// nor a barrier of our own comes from another writer: this one stops for good.
+func (l *store) match(burst []*entry, found []*message) (int, error) {
+	n := 0
+	to := l.tail
+	var bytes int64
+	foreign := ""
+	for _, m := range found {
+		if foreign != "" {
+			break
+		}
+		bytes += m.stored
+		switch {
+		case m.control == controlBarrier:
+			to.broker = m.broker
+		case n < len(burst) && burst[n].is(m):
+			e := burst[n]
+			to = end{broker: m.broker, position: e.position, time: e.item.Time, ledger: e.ledger}
+			if e.sweep != nil {
+				to.position, to.time = m.position, m.item.Time
+			}
+			e.broker = m.broker
+			n++
+		default:
+			foreign = fmt.Sprintf("broker message %d is not of this writer", m.broker)
+		}
+	}
+	if n > 0 {
+		l.written(burst[:n], to, bytes)
+	} else {
+		l.tail = to
+		l.bytes.Add(bytes)
+	}
+	if foreign == "" {
+		return n, nil
+	}
+	err := &api.Error{Code: api.NotReady, Op: "append", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
+		Hint: "another writer took this log over; this node appends nothing more to it until it is started again"}
+	l.log.Error("writer stopped: the log was taken over", "found", foreign)
+	l.stop(err, "another writer took the log over")
+	return n, err
+}
+
+// is reports whether the message is this entry.
+func (e *entry) is(m *message) bool {
+	switch {
+	case e.sweep != nil:
+		return m.control == controlSweep && m.from == e.sweep.from && m.to == e.sweep.to
+	case e.item.Gap != nil:
+		return m.control == controlGap && m.position == e.position && m.from == e.item.Gap.From
+	}
+	return m.control == "" && m.position == e.position && m.item.Record.ID == e.item.Record.ID
+}

@@ -1,0 +1,211 @@
+package fabric
+
+import (
+	"context"
+	"sort"
+	"time"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// reader walks a log by reads of its own; between them it holds nothing at the broker.
+type reader struct {
+	l      *store
+	after  uint64 // sequence of the last item given out
+	broker uint64 // the broker's next sequence to read
+	closed bool
+}
+
+// Reader opens a reader whose first item follows sequence after.
+func (l *store) Reader(ctx context.Context, after uint64) (regions.Reader, error) {
+	l.mu.Lock()
+	d := l.durable
+	l.mu.Unlock()
+	r := &reader{l: l, after: after}
+	if after >= d.Sequence {
+		if after > d.Sequence {
+			return nil, &api.Error{Code: api.CursorAhead, Op: "open reader", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
+				Hint: "the position lies beyond the log's durable end: it is from another log, or this one lost data; ask the operator"}
+		}
+		r.broker = d.broker + 1
+		return r, nil
+	}
+	at, _, err := l.find(ctx, d, func(m *message) bool { return m.position.Sequence > after })
+	r.broker = at
+	return r, err
+}
+
+// Next returns what follows, in order, none beyond the durable end.
+func (r *reader) Next(ctx context.Context, limit regions.ReadLimit) ([]regions.Item, error) {
+	if r.closed {
+		return nil, &api.Error{Code: api.BadRequest, Op: "read log", Hint: "the reader was closed"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.l.f.cfg.Pace.Of(AppendDeadline))
+	defer cancel()
+	count := min(max(limit.Records, 1), readMessages)
+	size := min(max(limit.Bytes, 1), readBytes)
+	for {
+		to := r.l.durableBroker()
+		if r.broker > to {
+			return nil, nil
+		}
+		got, err := r.l.f.readFrom(ctx, r.l, r.broker, count, size)
+		if err != nil {
+			return nil, err
+		}
+		if len(got) == 0 {
+			r.broker = to + 1
+			return nil, nil
+		}
+		if items := r.take(got, to, count, size); len(items) > 0 {
+			return items, nil
+		}
+	}
+}
+
+// take turns messages into items and moves on past what it gave out.
+func (r *reader) take(got []*message, to uint64, count, size int) []regions.Item {
+	var items []regions.Item
+	bytes := 0
+	for _, m := range got {
+		if m.broker > to {
+			r.broker = to + 1
+			break
+		}
+		step := r.items(m)
+		more := 0
+		for i := range step {
+			more += step[i].Size()
+		}
+		if len(items) > 0 && (len(items)+len(step) > count || bytes+more > size) {
+			break
+		}
+		bytes += more
+		items = append(items, step...)
+		r.broker = m.broker + 1
+		if n := len(step); n > 0 {
+			r.after = step[n-1].Sequence
+		}
+	}
+	return items
+}
+
+// items is what one message shows a reader that has come as far as after: nothing,
+// an item, or what is missing before it and the item.
+func (r *reader) items(m *message) []regions.Item {
+	if m.control == controlSweep {
+		if m.to > r.after {
+			return []regions.Item{r.missing(regions.Expired, m.to, m)}
+		}
+		return nil
+	}
+	if m.control != "" && m.control != controlGap || m.position.Sequence <= r.after {
+		return nil
+	}
+	it := m.item
+	from := it.Sequence
+	if it.Gap != nil {
+		it.Record = api.Record{}
+		it.Gap.From = max(it.Gap.From, r.after+1)
+		from = it.Gap.From
+	}
+	if from == r.after+1 {
+		return []regions.Item{it}
+	}
+	// Retention takes from the front. A hole further in was never acknowledged: it
+	// lay beyond the durable end when the power went.
+	kind := regions.Void
+	r.l.mu.Lock()
+	if r.after+1 < r.l.first {
+		kind = regions.Expired
+	}
+	r.l.mu.Unlock()
+	return []regions.Item{r.missing(kind, from-1, m), it}
+}
+
+func (r *reader) missing(kind regions.GapKind, to uint64, m *message) regions.Item {
+	return regions.Item{Sequence: to, Epoch: m.position.Epoch, Term: m.position.Term, Time: m.item.Time,
+		Gap: &regions.Gap{Kind: kind, From: r.after + 1, To: to}}
+}
+
+// Close makes the reader unusable.
+func (r *reader) Close() { r.closed = true }
+
+// After is the last sequence whose ingest time is before t.
+func (l *store) After(ctx context.Context, t time.Time) (uint64, error) {
+	l.mu.Lock()
+	d, first := l.durable, l.first
+	l.mu.Unlock()
+	if d.Sequence == 0 || d.time.Before(t) {
+		return d.Sequence, nil
+	}
+	_, m, err := l.find(ctx, d, func(m *message) bool { return !m.item.Time.Before(t) })
+	switch {
+	case err != nil:
+		return 0, err
+	case m == nil:
+		return d.Sequence, nil
+	}
+	from := m.position.Sequence
+	if m.item.Gap != nil {
+		from = m.item.Gap.From
+	}
+	return max(from, first) - 1, nil
+}
+
+// find is the broker's sequence of the first item, up to the durable end, for which
+// reached holds; reached must hold for all items after it. Without one it is the
+// sequence after the end, and no message. Markers carry no place and are stepped over.
+func (l *store) find(ctx context.Context, d end, reached func(*message) bool) (uint64, *message, error) {
+	info, err := l.admin.Info(ctx)
+	if err != nil {
+		return 0, nil, l.readFailed(err)
+	}
+	low := max(info.State.FirstSeq, 1)
+	if low > d.broker {
+		return d.broker + 1, nil, nil
+	}
+	var failed error
+	var at *message
+	n := sort.Search(int(d.broker-low+1), func(i int) bool {
+		if failed != nil {
+			return true
+		}
+		m, err := l.itemFrom(ctx, low+uint64(i), d.broker)
+		if err != nil {
+			failed = err
+			return true
+		}
+		if m == nil || reached(m) {
+			if m != nil {
+				at = m
+			}
+			return true
+		}
+		return false
+	})
+	if failed != nil {
+		return 0, nil, failed
+	}
+	// at is the message of the last probe that held; the search ends on the least.
+	return low + uint64(n), at, nil
+}
+
+// itemFrom is the first item at or after a broker's sequence, nil if there is none up
+// to the end.
+func (l *store) itemFrom(ctx context.Context, from, to uint64) (*message, error) {
+	for count := 1; from <= to; count = 64 {
+		got, err := l.f.readFrom(ctx, l, from, count, readBytes)
+		if err != nil || len(got) == 0 {
+			return nil, err
+		}
+		for _, m := range got {
+			if m.broker <= to && (m.control == "" || m.control == controlGap) {
+				return m, nil
+			}
+		}
+		from = got[len(got)-1].broker + 1
+	}
+	return nil, nil
+}

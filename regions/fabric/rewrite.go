@@ -1,0 +1,149 @@
+package fabric
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"domicile/api"
+)
+
+// rewriteTails makes good a failed sync of the run before. The kernel may have marked
+// pages clean that never reached the disk, so in the same boot everything after the
+// last clean mark is written anew: same sequence, same id, a new writer term. After a
+// reboot what is readable is on disk; then only a rewrite that was cut short itself is
+// put in order.
+func (f *Fabric) rewriteTails(ctx context.Context, last run) error {
+	if last.State != runFailed {
+		return nil
+	}
+	for _, stream := range slices.Sorted(maps.Keys(last.Clean)) {
+		e, ok := f.known[stream]
+		if !ok {
+			continue
+		}
+		id, err := api.ParseLogID(e.Log)
+		if err != nil {
+			return refuse("logs", e.Log, "the list of logs is damaged: restore the data directory from a backup", err)
+		}
+		l := newStore(f, LogConfig{ID: id}, e.Kind, stream)
+		if l.admin, err = f.broker.js.Stream(ctx, stream); err != nil {
+			return fmt.Errorf("rewrite tail of %s: %w", id, err)
+		}
+		if err := l.rewriteTail(ctx, last.Clean[stream], last.Boot == f.boot); err != nil {
+			return fmt.Errorf("rewrite tail of %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func (l *store) rewriteTail(ctx context.Context, clean uint64, sameBoot bool) error {
+	info, err := l.admin.Info(ctx)
+	if err != nil {
+		return err
+	}
+	old, err := l.f.readAll(ctx, l, clean+1, info.State.LastSeq)
+	if err != nil || len(old) == 0 {
+		return err
+	}
+	keep, twice := latest(old)
+	if !sameBoot && !twice {
+		return nil
+	}
+	l.log.Warn("writing the log's tail anew after a failed sync", "messages", len(keep))
+	restore, err := l.widen(ctx, info.Config, keep)
+	if err != nil {
+		return err
+	}
+	at := info.State.LastSeq
+	for _, m := range keep {
+		if at, err = l.again(ctx, at, m); err != nil {
+			return err
+		}
+	}
+	if err := l.f.cfg.Hooks.Sync(l.f.dir); err != nil {
+		return err
+	}
+	for _, m := range old {
+		if err := l.admin.DeleteMsg(ctx, m.broker); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return err
+		}
+	}
+	if err := restore(); err != nil {
+		return err
+	}
+	return l.f.cfg.Hooks.Sync(l.f.dir)
+}
+
+// latest is what has to be written anew, in order: of every sequence the first copy.
+// A rewrite that was cut short has left some twice.
+func latest(old []*message) (keep []*message, twice bool) {
+	seen := map[uint64]bool{}
+	for _, m := range old {
+		switch m.control {
+		case controlOpen, controlBarrier:
+			continue
+		case "", controlGap:
+			if seen[m.position.Sequence] {
+				twice = true
+				continue
+			}
+			seen[m.position.Sequence] = true
+		}
+		keep = append(keep, m)
+	}
+	slices.SortStableFunc(keep, func(a, b *message) int {
+		if a.position.Sequence != b.position.Sequence {
+			return int(int64(a.position.Sequence) - int64(b.position.Sequence))
+		}
+		return int(int64(a.broker) - int64(b.broker))
+	})
+	return keep, twice
+}
+
+// widen gives the stream room to hold the tail twice for a while.
+func (l *store) widen(ctx context.Context, cfg jetstream.StreamConfig, keep []*message) (restore func() error, err error) {
+	wide := cfg
+	for _, m := range keep {
+		wide.MaxBytes += m.stored + 64
+	}
+	if _, err := l.f.broker.js.UpdateStream(ctx, wide); err != nil {
+		return nil, err
+	}
+	return func() error {
+		_, err := l.f.broker.js.UpdateStream(ctx, cfg)
+		return err
+	}, nil
+}
+
+// again appends a stored message once more. In a home's log it goes under a new
+// writer term; in a copy the term is the origin's and stays.
+func (l *store) again(ctx context.Context, last uint64, m *message) (uint64, error) {
+	var head []byte
+	for line := range bytes.SplitSeq(m.header, []byte("\r\n")) {
+		if !bytes.HasPrefix(line, ours) {
+			continue
+		}
+		if l.kind == kindHome && bytes.HasPrefix(line, []byte(headerPosition+":")) {
+			p := m.position
+			p.Term++
+			head = appendPosition(head, p)
+			continue
+		}
+		head = append(append(head, line...), "\r\n"...)
+	}
+	subject := l.data
+	if m.control != "" {
+		subject = l.control
+	}
+	a, err := l.f.appendOne(ctx, subject, last, head, m.item.Record.Body)
+	if err == nil && a.err != "" {
+		err = errors.New(a.err)
+	}
+	return a.last, err
+}

@@ -1,0 +1,125 @@
+package fabric
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"domicile/api"
+)
+
+// accountUser is the one user of the tenant's account. Its password is made at every
+// start and never leaves the process; there is no listener it could be used on.
+const accountUser = "fabric"
+
+const maxPayload = 2 << 20 // bytes: the largest record with all its headers
+
+type broker struct {
+	srv      *server.Server
+	password string
+	admin    *nats.Conn // streams are created and asked about here; records never pass it
+	js       jetstream.JetStream
+}
+
+func startBroker(ctx context.Context, cfg *Config, dir string) (*broker, error) {
+	secret := make([]byte, 24)
+	if _, err := rand.Read(secret); err != nil {
+		return nil, err
+	}
+	b := &broker{password: hex.EncodeToString(secret)}
+	opts := &server.Options{}
+	// Accounts with JetStream have to be in the text: added later they are lost to a
+	// clustered server. Every tenant is an account from the first day.
+	text := fmt.Sprintf("accounts { SYS: {}, %s: { jetstream: enabled, users: [ {user: %s, password: %q} ] } }\nsystem_account: SYS\n",
+		api.DefaultTenant, accountUser, b.password)
+	if err := opts.ProcessConfigString(text); err != nil {
+		return nil, fmt.Errorf("configure embedded broker: %w", err)
+	}
+	opts.ServerName = cfg.Region
+	opts.DontListen = true
+	opts.NoSigs = true
+	opts.NoLog = true
+	opts.JetStream = true
+	opts.StoreDir = filepath.Join(dir, brokerDir)
+	opts.JetStreamMaxStore = cfg.MaxStore
+	opts.JetStreamMaxMemory = 1 << 20 // nothing is kept in memory; unset means 75 % of RAM
+	opts.SyncAlways = false           // the barrier syncs, see barrier.go
+	opts.MaxPayload = maxPayload
+	opts.DisableShortFirstPing = true
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		return nil, fmt.Errorf("make embedded broker: %w", err)
+	}
+	srv.SetLoggerV2(brokerLog{cfg.Logger.With("part", "broker")}, false, false, false)
+	srv.Start()
+	b.srv = srv
+	if err := b.connect(ctx, cfg.Pace.Of(30*time.Second)); err != nil {
+		b.stop()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *broker) connect(ctx context.Context, wait time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline))
+	}
+	if !b.srv.ReadyForConnections(wait) {
+		return &api.Error{Code: api.StorageFailed, Op: "start embedded broker", Hint: "see the broker's lines in the log"}
+	}
+	if !b.srv.JetStreamEnabled() {
+		return &api.Error{Code: api.StorageFailed, Op: "start embedded broker",
+			Hint: "the store could not be opened; see the broker's lines in the log"}
+	}
+	var err error
+	b.admin, err = nats.Connect("", nats.InProcessServer(b.srv), nats.UserInfo(accountUser, b.password),
+		nats.Timeout(wait), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.NoCallbacksAfterClientClose())
+	if err != nil {
+		return fmt.Errorf("connect to embedded broker: %w", err)
+	}
+	b.js, err = jetstream.New(b.admin)
+	return err
+}
+
+func (b *broker) stop() {
+	if b.admin != nil {
+		b.admin.Close()
+	}
+	b.srv.Shutdown()
+	b.srv.WaitForShutdown()
+}
+
+// unhealthy is the broker's own word on why its store no longer works, "" if it does.
+func (b *broker) unhealthy() string {
+	if !b.srv.JetStreamEnabled() {
+		return "the broker shut its store down"
+	}
+	if h := b.srv.Healthz(nil); h.StatusCode != 200 && h.Error != "" {
+		return h.Error
+	}
+	return ""
+}
+
+// brokerLog carries the broker's lines into slog. Debug and trace lines, which could
+// hold payload, are never asked for and dropped.
+type brokerLog struct{ l *slog.Logger }
+
+func (b brokerLog) Noticef(f string, v ...any) { b.l.Debug(fmt.Sprintf(f, v...)) }
+func (b brokerLog) Warnf(f string, v ...any) {
+	if !strings.HasPrefix(f, "Plaintext passwords") { // it is random and never on disk
+		b.l.Warn(fmt.Sprintf(f, v...))
+	}
+}
+func (b brokerLog) Errorf(f string, v ...any) { b.l.Error(fmt.Sprintf(f, v...)) }
+func (b brokerLog) Fatalf(f string, v ...any) { b.l.Error(fmt.Sprintf(f, v...), "fatal", true) }
+func (b brokerLog) Debugf(string, ...any)     {}
+func (b brokerLog) Tracef(string, ...any)     {}

@@ -1,0 +1,245 @@
+package fabric
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+const (
+	kindHome = "home"
+	kindCopy = "copy"
+)
+
+// end is where a log ends: its last item, and what was counted up to it.
+type end struct {
+	broker uint64 // the broker's last sequence
+	position
+	time   time.Time
+	ledger regions.Ledger
+}
+
+// store is one log, home or copy: its stream, its one writer, and its durable head.
+type store struct {
+	f       *Fabric
+	cfg     LogConfig
+	kind    string
+	stream  string
+	data    string // subject of items
+	control string // subject of control messages
+	admin   jetstream.Stream
+	log     *slog.Logger
+	index   *index // of a home; nil for a copy
+
+	incarnation string // of a home; of a copy see end
+	term        uint64 // of a home's writer in this run
+
+	tail  end          // the writer's alone
+	bytes atomic.Int64 // in the stream, as the broker counts them
+
+	sweeping sync.Mutex // one sweep at a time
+
+	mu        sync.Mutex
+	refusal   error // what new appends are told; nil: they are taken
+	dead      bool  // the writer stops at its next step
+	stopped   string
+	queue     []*entry
+	running   bool
+	count     int                       // entries held, waiters included
+	held      int                       // their bytes
+	pend      []*entry                  // by deadline; settled ones leave from the front
+	timer     *time.Timer               // runs while pend is not empty
+	inflight  []*entry                  // stamped, not resolved, in log order
+	flying    map[[hashSize]byte]*entry // by id, not resolved
+	lastStamp time.Time                 // no later ingest time may be before it
+	idle      []chan struct{}           // closed when count comes to 0
+	durable   end                       // released
+	first     uint64                    // first sequence still stored; 0: nothing ever was
+	records   uint64                    // data records still stored, durable
+	fullSince time.Time                 // zero: not full
+	watchers  map[uint64]chan struct{}  // by the sequence to pass
+}
+
+func newStore(f *Fabric, cfg LogConfig, kind, stream string) *store {
+	l := &store{f: f, cfg: cfg, kind: kind, stream: stream, data: "r." + stream, control: "c." + stream,
+		log:    f.cfg.Logger.With("log", cfg.ID.String()),
+		flying: map[[hashSize]byte]*entry{}, watchers: map[uint64]chan struct{}{}}
+	l.timer = time.AfterFunc(time.Hour, l.expire)
+	l.timer.Stop()
+	return l
+}
+
+// ID is the log's address.
+func (l *store) ID() api.LogID { return l.cfg.ID }
+
+// Head is the durable end.
+func (l *store) Head() regions.Head {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := &l.durable
+	h := regions.Head{Incarnation: d.Incarnation, Epoch: d.Epoch, Term: d.Term, Sequence: d.Sequence, Time: d.time,
+		First: l.first, Records: l.records, Bytes: uint64(max(0, l.bytes.Load()))}
+	if l.first == 0 || l.first > d.Sequence {
+		h.First = d.Sequence + 1
+	}
+	if l.kind == kindHome {
+		h.Incarnation, h.Term = l.incarnation, l.term
+		if d.Sequence == 0 {
+			h.Epoch = l.cfg.Epoch
+		}
+	}
+	return h
+}
+
+var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// Changed is closed when the durable head has passed after.
+func (l *store) Changed(after uint64) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.durable.Sequence > after {
+		return closedChannel
+	}
+	c := l.watchers[after]
+	if c == nil {
+		c = make(chan struct{})
+		l.watchers[after] = c
+	}
+	return c
+}
+
+func (l *store) durableBroker() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.durable.broker
+}
+
+// advance moves the durable end; mu is held.
+func (l *store) advance(to end) {
+	l.durable = to
+	for after, c := range l.watchers {
+		if to.Sequence > after {
+			close(c)
+			delete(l.watchers, after)
+		}
+	}
+}
+
+// refuse makes new appends fail with err.
+func (l *store) refuse(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusal == nil {
+		l.refusal = err
+	}
+}
+
+// stop ends the writer. What the broker was not asked for is told err.
+func (l *store) stop(err error, why string) {
+	l.mu.Lock()
+	l.dead = true
+	if l.refusal == nil || why != "" {
+		l.refusal = err
+	}
+	if why != "" {
+		l.stopped = why
+	}
+	pend := append([]*entry(nil), l.pend...)
+	l.mu.Unlock()
+	for _, e := range pend {
+		if e.state.CompareAndSwap(entryQueued, entrySettled) {
+			e.done(regions.Stored{Err: err})
+		}
+	}
+}
+
+// abandon ends the writer and tells everyone who still waits; nothing is resolved
+// after it.
+func (l *store) abandon() {
+	err := l.f.storageFailed()
+	if err == nil {
+		err = shuttingDown()
+	}
+	l.stop(err, "")
+	l.mu.Lock()
+	pend := l.pend
+	l.pend = nil
+	l.timer.Stop()
+	for _, c := range l.idle {
+		close(c)
+	}
+	l.idle = nil
+	l.mu.Unlock()
+	for _, e := range pend {
+		e.settle(regions.Stored{Err: unknown("the store stopped before the record was known to be on disk")})
+	}
+}
+
+// drain waits until nothing is held; false when the writer or ctx ended first.
+func (l *store) drain(ctx context.Context) bool {
+	l.mu.Lock()
+	if l.count == 0 || l.dead {
+		defer l.mu.Unlock()
+		return l.count == 0
+	}
+	c := make(chan struct{})
+	l.idle = append(l.idle, c)
+	l.mu.Unlock()
+	select {
+	case <-c:
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count == 0
+}
+
+func (l *store) describe(h *LogHealth) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.Open, h.Bytes, h.MaxBytes = true, uint64(max(0, l.bytes.Load())), l.cfg.MaxBytes
+	h.FullSince, h.Stopped = l.fullSince, l.stopped
+}
+
+// watch puts an entry under its deadline; mu is held.
+func (l *store) watch(e *entry) {
+	for len(l.pend) > 0 && l.pend[0].state.Load() == entrySettled {
+		l.pend[0] = nil
+		l.pend = l.pend[1:]
+	}
+	if len(l.pend) == 0 {
+		l.timer.Reset(time.Until(e.deadline))
+	}
+	l.pend = append(l.pend, e)
+}
+
+// expire tells the callers whose deadline has passed. It is the timer's function, so
+// that a writer or a disk that hangs cannot hold a caller.
+func (l *store) expire() {
+	now := time.Now()
+	var late []*entry
+	l.mu.Lock()
+	for len(l.pend) > 0 {
+		e := l.pend[0]
+		if e.state.Load() != entrySettled {
+			if left := e.deadline.Sub(now); left > 0 {
+				l.timer.Reset(left)
+				break
+			}
+			late = append(late, e)
+		}
+		l.pend[0] = nil
+		l.pend = l.pend[1:]
+	}
+	l.mu.Unlock()
+	for _, e := range late {
+		e.expire()
+	}
+}

@@ -1,0 +1,308 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// Plane is one of the two lanes of a link.
+type Plane string
+
+// The planes.
+const (
+	Control Plane = "control" // heartbeats, watermarks, hello
+	Data    Plane = "data"    // forwards and mirror flows
+)
+
+// Mode is how a cut behaves towards what it cuts.
+type Mode string
+
+// The modes.
+const (
+	// Reject closes what is open and refuses what is new. Out is what this region
+	// dialed, In what it accepted.
+	Reject Mode = "reject"
+	// BlackHole says nothing: what this region sends (Out) or receives (In) stops, on
+	// connections that are open and on new ones, until the cut ends.
+	BlackHole Mode = "black-hole"
+)
+
+// MaxLease is the longest lease of a cut. A drill that lasts longer renews.
+const MaxLease = time.Hour
+
+// Cut is one fault that is being held.
+type Cut struct {
+	ID     uint64
+	Peer   string
+	Planes []Plane
+	Dirs   []regions.Direction
+	Mode   Mode
+	Left   time.Duration // of its lease
+}
+
+// String is "reject control+data in+out".
+func (c Cut) String() string {
+	dirs := make([]string, len(c.Dirs))
+	for i, d := range c.Dirs {
+		dirs[i] = string(d)
+	}
+	planes := make([]string, len(c.Planes))
+	for i, p := range c.Planes {
+		planes[i] = string(p)
+	}
+	return fmt.Sprintf("%s %s %s", c.Mode, strings.Join(planes, "+"), strings.Join(dirs, "+"))
+}
+
+// Gates holds the fault gates of all links of one region. It is held in memory only
+// and can only take connectivity away; each cut is a lease on the boot clock and
+// heals by itself. Safe for concurrent use.
+type Gates struct {
+	boot  regions.BootClock
+	known func(peer string) bool
+
+	active atomic.Int64 // number of cuts held: the fast path of every read and write
+
+	mu      sync.Mutex
+	next    uint64
+	cuts    map[uint64]*heldCut
+	changed chan struct{} // closed and replaced at every change
+	conns   map[*gatedConn]struct{}
+	notify  func(peer string) // a cut of this peer began or ended
+	closed  bool
+}
+
+type heldCut struct {
+	Cut
+	lease time.Duration
+	ends  time.Duration // on the boot clock
+	timer *time.Timer
+}
+
+func newGates(boot regions.BootClock, known func(peer string) bool, notify func(peer string)) *Gates {
+	return &Gates{boot: boot, known: known, cuts: map[uint64]*heldCut{}, changed: make(chan struct{}), conns: map[*gatedConn]struct{}{}, notify: notify}
+}
+
+// Cut takes planes and directions of the link with peer away for lease, and returns
+// the cut's id. Cuts add up; each ends by itself.
+func (g *Gates) Cut(peer string, planes []Plane, dirs []regions.Direction, mode Mode, lease time.Duration) (uint64, error) {
+	bad := func(field, value, hint string) error {
+		return &api.Error{Code: api.BadRequest, Op: "cut link", Region: peer, Field: field, Value: value, Hint: hint}
+	}
+	switch {
+	case !g.known(peer):
+		return 0, &api.Error{Code: api.UnknownRegion, Op: "cut link", Region: peer, Hint: "the manifest has no link with it"}
+	case len(planes) == 0 || slices.ContainsFunc(planes, func(p Plane) bool { return p != Control && p != Data }):
+		return 0, bad("planes", fmt.Sprint(planes), "control, data or both")
+	case len(dirs) == 0 || slices.ContainsFunc(dirs, func(d regions.Direction) bool { return d != regions.In && d != regions.Out }):
+		return 0, bad("directions", fmt.Sprint(dirs), "in, out or both")
+	case mode != Reject && mode != BlackHole:
+		return 0, bad("mode", string(mode), "reject or black-hole")
+	case lease <= 0 || lease > MaxLease:
+		return 0, bad("lease", lease.String(), "above 0 and at most "+MaxLease.String()+"; renew it to hold it longer")
+	}
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return 0, &api.Error{Code: api.ShuttingDown, Op: "cut link", Region: peer}
+	}
+	g.next++
+	id := g.next
+	c := &heldCut{Cut: Cut{ID: id, Peer: peer, Planes: slices.Clone(planes), Dirs: slices.Clone(dirs), Mode: mode}, lease: lease, ends: g.boot() + lease}
+	c.timer = time.AfterFunc(lease, func() { g.expire(id) })
+	g.cuts[id] = c
+	g.active.Add(1)
+	g.wakeLocked()
+	doomed := g.doomedLocked(c)
+	g.mu.Unlock()
+	for _, conn := range doomed {
+		conn.Close()
+	}
+	g.notify(peer)
+	return id, nil
+}
+
+// doomedLocked lists the open connections that a rejecting cut closes.
+func (g *Gates) doomedLocked(c *heldCut) []*gatedConn {
+	if c.Mode != Reject {
+		return nil
+	}
+	var doomed []*gatedConn
+	for conn := range g.conns {
+		peer, plane := conn.who()
+		if peer == c.Peer && slices.Contains(c.Planes, plane) && slices.Contains(c.Dirs, conn.origin) {
+			doomed = append(doomed, conn)
+		}
+	}
+	return doomed
+}
+
+// Renew starts the cut's lease anew. False: it has ended already.
+func (g *Gates) Renew(id uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c, ok := g.cuts[id]
+	if !ok || g.boot() >= c.ends {
+		return false
+	}
+	c.ends = g.boot() + c.lease
+	c.timer.Reset(c.lease)
+	return true
+}
+
+// Heal ends a cut now. False: it had ended already.
+func (g *Gates) Heal(id uint64) bool {
+	g.mu.Lock()
+	c, ok := g.cuts[id]
+	if !ok {
+		g.mu.Unlock()
+		return false
+	}
+	g.dropLocked(c)
+	g.mu.Unlock()
+	g.notify(c.Peer)
+	return true
+}
+
+func (g *Gates) expire(id uint64) {
+	g.mu.Lock()
+	c, ok := g.cuts[id]
+	if !ok {
+		g.mu.Unlock()
+		return
+	}
+	if left := c.ends - g.boot(); left > 0 { // renewed, or the timer was early on this clock
+		c.timer.Reset(left)
+		g.mu.Unlock()
+		return
+	}
+	g.dropLocked(c)
+	g.mu.Unlock()
+	g.notify(c.Peer)
+}
+
+func (g *Gates) dropLocked(c *heldCut) {
+	c.timer.Stop()
+	delete(g.cuts, c.ID)
+	g.active.Add(-1)
+	g.wakeLocked()
+}
+
+func (g *Gates) wakeLocked() {
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// Active lists the cuts that are held, oldest first.
+func (g *Gates) Active() []Cut {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	cuts := make([]Cut, 0, len(g.cuts))
+	for _, c := range g.cuts {
+		if left := c.ends - g.boot(); left > 0 {
+			view := c.Cut
+			view.Planes, view.Dirs, view.Left = slices.Clone(c.Planes), slices.Clone(c.Dirs), left
+			cuts = append(cuts, view)
+		}
+	}
+	slices.SortFunc(cuts, func(a, b Cut) int { return int(int64(a.ID) - int64(b.ID)) })
+	return cuts
+}
+
+// held describes the cuts of one peer's link, "" when there are none.
+func (g *Gates) held(peer string) string {
+	if g.active.Load() == 0 {
+		return ""
+	}
+	var parts []string
+	for _, c := range g.Active() {
+		if c.Peer == peer {
+			parts = append(parts, c.String())
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+var errCut = errors.New("a fault gate holds the link")
+
+// verdict is what the gate does with traffic in direction dir on a connection of
+// this origin: "" lets it pass. Rejecting takes whole connections by who opened them,
+// a black hole takes bytes by where they go. changed is closed when the answer may
+// have become another one.
+func (g *Gates) verdict(peer string, plane Plane, dir, origin regions.Direction) (mode Mode, changed <-chan struct{}) {
+	if g.active.Load() == 0 {
+		return "", nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.boot()
+	for _, c := range g.cuts {
+		if c.Peer != peer || now >= c.ends || !slices.Contains(c.Planes, plane) {
+			continue
+		}
+		if c.Mode == Reject && slices.Contains(c.Dirs, origin) {
+			return Reject, g.changed
+		}
+		if c.Mode == BlackHole && slices.Contains(c.Dirs, dir) {
+			mode = BlackHole
+		}
+	}
+	return mode, g.changed
+}
+
+func (g *Gates) add(c *gatedConn) {
+	g.mu.Lock()
+	closed := g.closed
+	if !closed {
+		g.conns[c] = struct{}{}
+	}
+	g.mu.Unlock()
+	if closed {
+		c.Close()
+	}
+}
+
+func (g *Gates) remove(c *gatedConn) {
+	g.mu.Lock()
+	delete(g.conns, c)
+	g.mu.Unlock()
+}
+
+// closeAccepted closes the connections that a peer opened and that doomed picks.
+func (g *Gates) closeAccepted(peer string, doomed func(*gatedConn) bool) {
+	var closing []*gatedConn
+	g.mu.Lock()
+	for c := range g.conns {
+		if name, _ := c.who(); name == peer && c.origin == regions.In && doomed(c) {
+			closing = append(closing, c)
+		}
+	}
+	g.mu.Unlock()
+	for _, c := range closing {
+		c.Close()
+	}
+}
+
+// close heals everything and closes every connection that is left.
+func (g *Gates) close() {
+	g.mu.Lock()
+	g.closed = true
+	for _, c := range g.cuts {
+		g.dropLocked(c)
+	}
+	left := make([]*gatedConn, 0, len(g.conns))
+	for c := range g.conns {
+		left = append(left, c)
+	}
+	g.mu.Unlock()
+	for _, c := range left {
+		c.Close()
+	}
+}

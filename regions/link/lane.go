@@ -1,0 +1,211 @@
+package link
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/regions/identity"
+)
+
+const (
+	maxMessage = 8 << 20  // bytes: a batch of at most 2 MiB that ends in one record of 1 MiB, and room
+	httpWindow = 16 << 20 // bytes, static: estimated windows take seconds to open on a long path
+	sniSuffix  = ".link.domicile"
+)
+
+// serverName tells the accepting side, in the first TLS message, which lane this is
+// and who says so, so that its gate can hold the handshake too. The certificate that
+// follows must carry the same region.
+func serverName(plane Plane, self string) string { return string(plane) + "." + self + sniSuffix }
+
+func parseServerName(name string) (Plane, string, bool) {
+	rest, ok := strings.CutSuffix(name, sniSuffix)
+	plane, region, ok2 := strings.Cut(rest, ".")
+	p := Plane(plane)
+	return p, region, ok && ok2 && (p == Control || p == Data)
+}
+
+// lane is one dialed connection of a session: TLS done by us, gRPC on top of it.
+// gRPC never dials by itself; a lane that breaks takes its session with it.
+type lane struct {
+	raw    *gatedConn
+	state  tls.ConnectionState
+	cc     *grpc.ClientConn
+	client pb.PeerServiceClient
+	broke  *causeConn
+}
+
+// openLane dials, shakes hands and puts gRPC on top. ctx bounds all of it.
+func (p *peerLink) openLane(ctx context.Context, plane Plane) (*lane, error) {
+	raw, err := dialGated(ctx, p.mesh.dial, p.mesh.gates, p.mesh.cfg.Clock, p.name, plane, p.address)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", p.address, err)
+	}
+	cfg := p.mesh.cfg.Identity.ClientTLS(identity.Region, p.name)
+	cfg.ServerName = serverName(plane, p.mesh.cfg.Self)
+	conn := tls.Client(raw, cfg)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("handshake with %s: %w", p.address, explainTLS(err))
+	}
+	l := &lane{raw: raw, state: conn.ConnectionState(), broke: &causeConn{Conn: conn}}
+	var used atomic.Bool
+	l.cc, err = grpc.NewClient("passthrough:///"+p.name,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // TLS is done, below
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			if used.Swap(true) {
+				return nil, errors.New("the session is over")
+			}
+			return l.broke, nil
+		}),
+		grpc.WithInitialWindowSize(httpWindow), grpc.WithInitialConnWindowSize(httpWindow),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(), grpc.WithNoProxy(), grpc.WithIdleTimeout(0))
+	if err != nil {
+		raw.Close()
+		return nil, err
+	}
+	l.client = pb.NewPeerServiceClient(l.cc)
+	return l, nil
+}
+
+// close ends the lane at once: the socket first, since TLS would wait to say goodbye
+// through a black hole.
+func (l *lane) close() {
+	l.raw.Close()
+	l.cc.Close()
+}
+
+// why prefers what broke the connection to what gRPC made of it.
+func (l *lane) why(err error) error {
+	if cause := l.broke.cause.Load(); cause != nil {
+		return explainTLS(*cause)
+	}
+	return err
+}
+
+// silent is how long nothing has been read.
+func (l *lane) silent(now time.Time) time.Duration {
+	last := l.raw.lastRead.Load()
+	if last == 0 {
+		return 0
+	}
+	return now.Sub(time.Unix(0, last))
+}
+
+// causeConn remembers the first read error: with TLS 1.3 a refused certificate shows
+// up only there, after the handshake.
+type causeConn struct {
+	net.Conn
+	cause atomic.Pointer[error]
+}
+
+func (c *causeConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.cause.CompareAndSwap(nil, &err)
+	}
+	return n, err
+}
+
+// explainTLS turns the alerts of TLS into what has to be done about them.
+func explainTLS(err error) error {
+	var ours *api.Error
+	if errors.As(err, &ours) {
+		return ours
+	}
+	var alert tls.AlertError
+	var record tls.RecordHeaderError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &record):
+		return &api.Error{Code: api.PermissionDenied, Op: "link handshake", Field: "tls", Err: err, Hint: "the other side does not speak TLS: is this the link port of a region?"}
+	case errors.As(err, &alert), errors.As(err, &op) && op.Op == "remote error":
+		return &api.Error{Code: api.PermissionDenied, Op: "link handshake", Field: "certificate", Err: err,
+			Hint: "the peer refused our certificate or name; its log says why: check authority, kind, region and dates"}
+	}
+	return err
+}
+
+// laneInfo is who opened an accepted connection, verified.
+type laneInfo struct {
+	credentials.CommonAuthInfo
+	peer  identity.Peer
+	plane Plane
+	conn  *gatedConn
+	state tls.ConnectionState
+	// hello is set once the peer's hello was accepted on this connection; nothing
+	// else is served on it before.
+	hello *atomic.Bool
+}
+
+func (laneInfo) AuthType() string { return "domicile-link" }
+
+// laneCredentials is the accepting side's handshake: region certificates only, and
+// only of regions that have a link with this one.
+type laneCredentials struct{ mesh *Mesh }
+
+func (c laneCredentials) ServerHandshake(rawConn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	raw := rawConn.(*gatedConn)
+	cfg := c.mesh.cfg.Identity.ServerTLS(identity.Region)
+	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		plane, region, ok := parseServerName(hello.ServerName)
+		if !ok {
+			return nil, &api.Error{Code: api.PermissionDenied, Op: "link handshake", Field: "server_name", Hint: "this port is for links between regions"}
+		}
+		if _, known := c.mesh.peers[region]; !known {
+			return nil, &api.Error{Code: api.UnknownRegion, Op: "link handshake", Field: "region", Hint: "the manifest has no link between it and this region"}
+		}
+		raw.identify(region, plane)
+		return nil, nil
+	}
+	// The certificate must carry the region that the first message named.
+	var caller identity.Peer
+	cfg.VerifyConnection = func(s tls.ConnectionState) (err error) {
+		region, _ := raw.who()
+		caller, err = c.mesh.cfg.Identity.Verify(s, region, identity.Region)
+		return err
+	}
+	conn := tls.Server(raw, cfg)
+	err := conn.Handshake() // bounded by the deadline that gRPC has set
+	if err != nil {
+		c.mesh.refusals.log(c.mesh.cfg.Logger, c.mesh.cfg.Clock.Now(), raw.RemoteAddr(), explainServerTLS(err))
+		return nil, nil, err
+	}
+	_, plane := raw.who()
+	return conn, laneInfo{
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+		peer:           caller, plane: plane, conn: raw, state: conn.ConnectionState(), hello: new(atomic.Bool),
+	}, nil
+}
+
+func explainServerTLS(err error) error {
+	var record tls.RecordHeaderError
+	if errors.As(err, &record) {
+		return &api.Error{Code: api.PermissionDenied, Op: "link handshake", Field: "tls", Err: err, Hint: "the caller does not speak TLS"}
+	}
+	return err
+}
+
+// ClientHandshake is never used: lanes shake hands before gRPC sees them.
+func (c laneCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("these credentials accept only")
+}
+
+func (c laneCredentials) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
+}
+func (c laneCredentials) Clone() credentials.TransportCredentials { return c }
+func (c laneCredentials) OverrideServerName(string) error         { return nil }

@@ -1,0 +1,59 @@
+// Package link is the one wire between two regions: gRPC over mutual TLS, a control
+// lane for heartbeats and watermarks and a data lane for forwarded and mirrored
+// records, each on a connection of its own. Each side dials the other, and a link is
+// up only while both directions are proven. Under both lanes lies a fault gate that
+// can only take connectivity away.
+package link
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"domicile/api"
+	"domicile/regions"
+	"domicile/regions/identity"
+)
+
+// Config is what a mesh is made of. All fields but Dial, Pace and Boot are required.
+type Config struct {
+	Self     string            // this region
+	Peers    map[string]string // region → host:port of its link listener
+	Identity *identity.Identity
+	Listener net.Listener // the mesh closes it
+	// Dial opens a connection; nil: the system's.
+	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	Hello   func() regions.Hello // asked at each connect and after HelloChanged; Region and the wire versions are filled in
+	Handler Handler
+	Clock   regions.Clock
+	Boot    regions.BootClock // counts the gate's leases; nil: the system's
+	Pace    regions.Pace
+	Logger  *slog.Logger
+}
+
+// Handler is the node behind the mesh. Its methods are called from the mesh's own
+// goroutines, for different peers at the same time.
+type Handler interface {
+	// Forwarded takes a record that a peer sent to its home. It must not block; done
+	// is called exactly once, from any goroutine. ctx ends with the peer's stream.
+	Forwarded(ctx context.Context, peer string, f regions.Forward, done func(api.Ack, error))
+	// OpenMirror answers where this region's copy of a log ends. The sink is nil when
+	// the reply is a refusal.
+	OpenMirror(ctx context.Context, peer string, o regions.MirrorOpen) (MirrorSink, regions.MirrorReply)
+	// Marks is this region's next watermark round for a peer; all asks for every log.
+	// It is called once a second, never twice at the same time for one peer.
+	Marks(peer string, all bool) regions.Watermarks
+	// Watermarks takes a peer's complete round. Rounds of one peer come in order.
+	Watermarks(peer string, w regions.Watermarks)
+	// LinkChanged tells what has become of a link. Calls for one peer come in order;
+	// states between two calls may be left out.
+	LinkChanged(s regions.LinkStatus)
+}
+
+// MirrorSink is the target's end of one flow. One goroutine calls Apply, in order,
+// and then Close. Apply returns soon after ctx ends, which it does with the link:
+// Mesh.Close waits for it.
+type MirrorSink interface {
+	Apply(ctx context.Context, b regions.MirrorBatch) regions.MirrorReply
+	Close()
+}

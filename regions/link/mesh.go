@@ -1,0 +1,207 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/regions"
+)
+
+// Scaled by Config.Pace.
+const (
+	beatEvery     = time.Second
+	dialTimeout   = time.Second
+	helloTimeout  = 2 * time.Second
+	acceptTimeout = 3 * time.Second
+	forwardWithin = 10 * time.Second // deadline of a forward that names none, and the longest a peer may ask for
+	closePoll     = 10 * time.Millisecond
+)
+
+const maxAccepted = 256 // connections accepted at a time
+
+// Mesh is all links of one region. Safe for concurrent use.
+type Mesh struct {
+	cfg      Config
+	dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	gates    *Gates
+	peers    map[string]*peerLink // fixed
+	server   *grpc.Server
+	listener net.Listener
+	refusals refusals
+
+	closing  atomic.Bool
+	serving  atomic.Int64 // forwards taken from peers and not answered yet
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	closeOne sync.Once
+	closed   chan struct{}
+}
+
+// New makes a mesh; Start sets it to work. It fails with ConfigInvalid when a
+// required field is missing.
+func New(cfg Config) (*Mesh, error) {
+	for field, missing := range map[string]bool{
+		"Self": cfg.Self == "", "Identity": cfg.Identity == nil, "Listener": cfg.Listener == nil, "Hello": cfg.Hello == nil,
+		"Handler": cfg.Handler == nil, "Clock": cfg.Clock == nil, "Logger": cfg.Logger == nil,
+	} {
+		if missing {
+			return nil, &api.Error{Code: api.ConfigInvalid, Op: "make links", Field: field, Hint: "it is required"}
+		}
+	}
+	if name := cfg.Identity.Name(); name.Name != cfg.Self {
+		return nil, &api.Error{Code: api.ConfigInvalid, Op: "make links", Field: "certificate", Value: name.String(),
+			Hint: "this node is region " + cfg.Self + ": give it a certificate of kind region with that name"}
+	}
+	if cfg.Boot == nil {
+		cfg.Boot = regions.SystemBootClock
+	}
+	m := &Mesh{cfg: cfg, dial: cfg.Dial, peers: map[string]*peerLink{}, closed: make(chan struct{})}
+	if m.dial == nil {
+		m.dial = (&net.Dialer{}).DialContext
+	}
+	m.gates = newGates(cfg.Boot, func(peer string) bool { return m.peers[peer] != nil }, m.gateChanged)
+	for name, address := range cfg.Peers {
+		if name == cfg.Self {
+			return nil, &api.Error{Code: api.ConfigInvalid, Op: "make links", Field: "peers", Value: name, Hint: "a region has no link with itself"}
+		}
+		m.peers[name] = newPeerLink(m, name, address)
+	}
+	m.listener = newGatedListener(cfg.Listener, m.gates, cfg.Clock, maxAccepted)
+	m.server = grpc.NewServer(
+		grpc.Creds(laneCredentials{m}), grpc.ConnectionTimeout(cfg.Pace.Of(acceptTimeout)),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.InitialWindowSize(httpWindow), grpc.InitialConnWindowSize(httpWindow),
+		grpc.MaxConcurrentStreams(4096), grpc.WaitForHandlers(true))
+	pb.RegisterPeerServiceServer(m.server, &service{mesh: m})
+	return m, nil
+}
+
+// Start begins to listen and to dial, once. It returns at once; Close ends what it began,
+// and so does the end of ctx.
+func (m *Mesh) Start(ctx context.Context) {
+	ctx, m.cancel = context.WithCancel(ctx)
+	m.wg.Go(func() {
+		if err := m.server.Serve(m.listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) && !m.closing.Load() {
+			m.cfg.Logger.Error("the link listener ended", "err", err)
+		}
+	})
+	for _, p := range m.peers {
+		m.wg.Go(func() { p.dialLoop(ctx) })
+		m.wg.Go(func() { p.monitor(ctx) })
+	}
+	m.wg.Go(func() { // a context that ends must not leave the listener open
+		<-ctx.Done()
+		m.closing.Store(true)
+		m.gates.close() // first: a goodbye must not wait in a black hole
+		m.server.Stop()
+	})
+}
+
+// Close refuses new forwards, lets those that are under way finish until ctx ends,
+// then ends every link and waits for the mesh's goroutines. It may be called more
+// than once; every call waits.
+func (m *Mesh) Close(ctx context.Context) {
+	m.closeOne.Do(func() {
+		defer close(m.closed)
+		m.closing.Store(true)
+		m.drain(ctx)
+		if m.cancel == nil { // never started
+			m.gates.close()
+			m.listener.Close()
+		} else {
+			m.cancel()
+		}
+		m.wg.Wait()
+	})
+	<-m.closed
+}
+
+// drain waits until no forward is under way in either direction. Nothing announces
+// that, so it looks again every few milliseconds.
+func (m *Mesh) drain(ctx context.Context) {
+	tick := time.NewTicker(closePoll)
+	defer tick.Stop()
+	for m.busy() && ctx.Err() == nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (m *Mesh) busy() bool {
+	if m.serving.Load() > 0 {
+		return true
+	}
+	for _, p := range m.peers {
+		if s := p.current(); s != nil && s.forwards.count() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Status is what is known of the link with a peer; false for a region that has none.
+func (m *Mesh) Status(peer string) (regions.LinkStatus, bool) {
+	p, ok := m.peers[peer]
+	if !ok {
+		return regions.LinkStatus{}, false
+	}
+	return p.status(), true
+}
+
+// Statuses are those of all links, sorted by peer.
+func (m *Mesh) Statuses() []regions.LinkStatus {
+	all := make([]regions.LinkStatus, 0, len(m.peers))
+	for _, name := range slices.Sorted(maps.Keys(m.peers)) {
+		all = append(all, m.peers[name].status())
+	}
+	return all
+}
+
+// Gates are the fault gates under the links.
+func (m *Mesh) Gates() *Gates { return m.gates }
+
+// HelloChanged tells every peer that Config.Hello now answers something else.
+func (m *Mesh) HelloChanged() {
+	for _, p := range m.peers {
+		if s := p.current(); s != nil {
+			signal(s.helloDue)
+		}
+	}
+}
+
+func (m *Mesh) gateChanged(peer string) {
+	if p, ok := m.peers[peer]; ok {
+		signal(p.kick)
+		signal(p.changed)
+	}
+}
+
+// hello is ours, with the fields filled in that only the link knows.
+func (m *Mesh) hello() regions.Hello {
+	h := m.cfg.Hello()
+	h.Region, h.CertificateEnds = m.cfg.Self, m.cfg.Identity.Ends()
+	if h.WireVersion == 0 {
+		h.WireVersion, h.OldestWire = regions.WireVersion, regions.OldestWireVersion
+	}
+	return h
+}
+
+// signal wakes whoever waits on a channel of capacity one, now or the next time.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

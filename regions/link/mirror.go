@@ -1,0 +1,252 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
+	"domicile/regions"
+)
+
+// maxBatches is how many batches of one flow may be in flight, however small.
+const maxBatches = 1024
+
+// OpenMirror opens one flow to a peer. The first reply on the stream answers the
+// open. It fails with HomeUnreachable while the link is not up. ctx bounds only the
+// opening; Close, or the end of the link, ends the flow.
+func (m *Mesh) OpenMirror(ctx context.Context, peer string, o regions.MirrorOpen) (regions.MirrorStream, error) {
+	p, ok := m.peers[peer]
+	if !ok {
+		return nil, &api.Error{Code: api.UnknownRegion, Op: "open mirror", Region: peer, Hint: "the manifest has no link with it"}
+	}
+	s := p.upSession()
+	if s == nil {
+		return nil, p.unreachable("open mirror")
+	}
+	flowCtx, cancel := context.WithCancelCause(s.ctx)
+	opening := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	stream, err := s.data.client.Mirror(flowCtx)
+	if err == nil {
+		err = stream.Send(&pb.MirrorRequest{Frame: &pb.MirrorRequest_Open{Open: wire.MirrorOpenToProto(o)}})
+	}
+	if !opening() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		cancel(err)
+		return nil, p.lost("open mirror", err)
+	}
+	f := &flow{session: s, stream: stream, ctx: flowCtx, cancel: cancel, replies: make(chan regions.MirrorReply, maxBatches+1), ended: make(chan struct{})}
+	go f.receive() // owned by the flow: ends with it, and Close waits
+	return f, nil
+}
+
+// lost is the error of a flow that ended with the link. What was in flight may or may
+// not be stored at the target; its cursor says so at the next open.
+func (p *peerLink) lost(op string, err error) error {
+	if e := wire.ErrorFromGRPC(err); !isUnknown(e) {
+		return e
+	}
+	return &api.Error{Code: api.HomeUnreachable, Op: op, Region: p.name, Err: err, Hint: "the flow goes on by itself when the link is back"}
+}
+
+// flow is one log's way to one target, a gRPC stream of its own.
+type flow struct {
+	session *session
+	stream  grpc.BidiStreamingClient[pb.MirrorRequest, pb.MirrorResponse]
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	replies chan regions.MirrorReply // room for the open's and one for each batch in flight
+	ended   chan struct{}            // closed by receive, which sets err before
+
+	err error
+
+	mu    sync.Mutex
+	sizes []int // of the batches in flight, oldest first
+	held  int   // their sum
+	over  bool
+}
+
+func (f *flow) bytesHeld() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.held
+}
+
+// Send hands one batch over; it blocks while the link's credits are used up. If ctx
+// ends while the batch is on its way into the stream, the flow ends with it.
+func (f *flow) Send(ctx context.Context, b regions.MirrorBatch) error {
+	size := 0
+	for i := range b.Items {
+		size += b.Items[i].Size()
+	}
+	p := f.session.peer
+	if size > maxMessage-(1<<20) {
+		return &api.Error{Code: api.BadRequest, Op: "mirror", Region: p.name, Field: "items", Hint: "send smaller batches"}
+	}
+	if ctx.Err() != nil { // AfterFunc below would tell, but later
+		return context.Cause(ctx)
+	}
+	waitCtx, stopWaiting := context.WithCancelCause(f.ctx)
+	defer stopWaiting(nil)
+	defer context.AfterFunc(ctx, func() { stopWaiting(context.Cause(ctx)) })()
+	if err := f.session.credits.take(waitCtx, size, f.bytesHeld); err != nil {
+		return p.lost("mirror", err)
+	}
+	if err := f.book(size); err != nil {
+		f.session.credits.put(size, false)
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { f.cancel(context.Cause(ctx)) })()
+	if err := f.stream.Send(&pb.MirrorRequest{Frame: &pb.MirrorRequest_Batch{Batch: wire.MirrorBatchToProto(&b)}}); err != nil {
+		if !errors.Is(err, io.EOF) { // EOF: the stream is over already, and receive learns why
+			f.cancel(err)
+		}
+		<-f.ended
+		return f.err
+	}
+	return nil
+}
+
+func (f *flow) book(size int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over {
+		return f.session.peer.lost("mirror", context.Cause(f.ctx))
+	}
+	if len(f.sizes) >= maxBatches {
+		return &api.Error{Code: api.Overloaded, Op: "mirror", Region: f.session.peer.name, Hint: "wait for replies before sending more"}
+	}
+	f.sizes = append(f.sizes, size)
+	f.held += size
+	return nil
+}
+
+// receive takes replies and gives credits back, whether or not anyone calls Recv.
+func (f *flow) receive() {
+	defer close(f.ended)
+	for first := true; ; first = false {
+		m, err := f.stream.Recv()
+		if err != nil {
+			f.finish(err)
+			return
+		}
+		if !first && !f.answered() {
+			f.finish(errUnasked)
+			return
+		}
+		select {
+		case f.replies <- wire.MirrorReplyFromProto(m):
+		case <-f.ctx.Done():
+		}
+	}
+}
+
+// answered gives back the credits of the oldest batch: each gets one reply, in order.
+func (f *flow) answered() bool {
+	f.mu.Lock()
+	if len(f.sizes) == 0 {
+		f.mu.Unlock()
+		return false
+	}
+	n := f.sizes[0]
+	f.sizes = f.sizes[1:]
+	f.held -= n
+	f.mu.Unlock()
+	f.session.credits.put(n, true)
+	return true
+}
+
+var errUnasked = errors.New("the target sent a reply to no batch")
+
+func (f *flow) finish(err error) {
+	f.mu.Lock()
+	n := f.held
+	f.over, f.sizes, f.held = true, nil, 0
+	f.mu.Unlock()
+	f.session.credits.put(n, false)
+	if cause := context.Cause(f.ctx); cause != nil {
+		err = cause
+	}
+	f.err = f.session.peer.lost("mirror", err)
+	f.cancel(f.err)
+}
+
+// Recv returns the next reply.
+func (f *flow) Recv(ctx context.Context) (regions.MirrorReply, error) {
+	select {
+	case r := <-f.replies:
+		return r, nil
+	default:
+	}
+	select {
+	case r := <-f.replies:
+		return r, nil
+	case <-f.ended:
+	case <-ctx.Done():
+		return regions.MirrorReply{}, context.Cause(ctx)
+	}
+	select {
+	case r := <-f.replies: // it came before the end
+		return r, nil
+	default:
+		return regions.MirrorReply{}, f.err
+	}
+}
+
+// Close ends the flow and waits for its goroutine.
+func (f *flow) Close() {
+	f.cancel(context.Canceled)
+	<-f.ended
+}
+
+// Mirror is the target's end of one flow.
+func (s *service) Mirror(stream grpc.BidiStreamingServer[pb.MirrorRequest, pb.MirrorResponse]) error {
+	_, p, err := s.caller(stream.Context(), "mirror", Data)
+	if err != nil {
+		return err
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	if first.GetOpen() == nil {
+		return wire.GRPCError(&api.Error{Code: api.BadRequest, Op: "mirror", Field: "open", Hint: "a flow begins with an open"})
+	}
+	open, err := wire.MirrorOpenFromProto(first.GetOpen())
+	if err != nil {
+		return wire.GRPCError(err)
+	}
+	sink, reply := s.mesh.cfg.Handler.OpenMirror(stream.Context(), p.name, open)
+	if sink != nil {
+		defer sink.Close()
+	}
+	if err := stream.Send(wire.MirrorReplyToProto(reply)); err != nil || sink == nil {
+		return err
+	}
+	return applyAll(stream, sink)
+}
+
+// applyAll applies one batch after the other; each gets one reply.
+func applyAll(stream grpc.BidiStreamingServer[pb.MirrorRequest, pb.MirrorResponse], sink MirrorSink) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		batch, err := wire.MirrorBatchFromProto(m.GetBatch())
+		if err != nil {
+			return wire.GRPCError(err)
+		}
+		reply := sink.Apply(stream.Context(), batch)
+		if err := stream.Send(wire.MirrorReplyToProto(reply)); err != nil {
+			return err
+		}
+	}
+}

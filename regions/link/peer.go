@@ -1,0 +1,259 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// peerLink is one region's end of the link with one peer: the session it dials, the
+// control stream it accepts, and what both prove.
+type peerLink struct {
+	mesh          *Mesh
+	name, address string
+	beat          time.Duration
+
+	kick    chan struct{} // dial now
+	changed chan struct{} // the status may have changed
+
+	mu       sync.Mutex
+	health   health
+	offset   offsetEstimator
+	session  *session        // dialed and past hello; nil: none
+	inbound  *inboundControl // accepted; nil: none
+	hello    *regions.Hello  // the peer's last accepted one
+	heardAt  time.Time       // the last sign of life; zero: none in this run
+	since    time.Time       // of up; zero: not known yet
+	up       bool            // as of the last evaluation
+	lastUp   time.Duration   // how long the link was last up
+	outWhy   error           // why there is no session
+	inWhy    error           // why the peer was last refused
+	nextDial time.Time       // zero: dialing or connected
+
+	deliver sync.Mutex // one round of watermarks at a time reaches the handler
+}
+
+func newPeerLink(m *Mesh, name, address string) *peerLink {
+	beat := m.cfg.Pace.Of(beatEvery)
+	return &peerLink{mesh: m, name: name, address: address, beat: beat, health: health{beat: beat},
+		kick: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+}
+
+func (p *peerLink) now() time.Time { return p.mesh.cfg.Clock.Now() }
+
+func (p *peerLink) current() *session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.session
+}
+
+// dialLoop keeps one session to the peer, for as long as ctx lasts.
+func (p *peerLink) dialLoop(ctx context.Context) {
+	b := backoff{pace: p.mesh.cfg.Pace}
+	for ctx.Err() == nil {
+		s, err := p.connect(ctx)
+		if err == nil {
+			err = s.run(ctx)
+		}
+		timer := time.NewTimer(p.dialFailed(&b, err))
+		select {
+		case <-timer.C:
+		case <-p.kick:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// dialFailed books the end of an attempt or a session and answers how long to wait.
+func (p *peerLink) dialFailed(b *backoff, err error) time.Duration {
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.outWhy, p.health.answered = err, time.Time{}
+	p.evaluate(now)
+	if p.since.IsZero() {
+		p.since = now // down is known now
+	}
+	wait := b.next(now, p.lastUp, p.health.in(now), rand.Float64())
+	p.lastUp, p.nextDial = 0, now.Add(wait)
+	signal(p.changed)
+	return wait
+}
+
+// connect dials both lanes and exchanges hellos on both.
+func (p *peerLink) connect(ctx context.Context) (*session, error) {
+	s := newSession(p)
+	for _, plane := range []Plane{Control, Data} {
+		l, err := p.greet(ctx, plane)
+		if err != nil {
+			s.closeLanes()
+			return nil, err
+		}
+		if plane == Control {
+			s.control = l
+		} else {
+			s.data = l
+		}
+	}
+	return s, nil
+}
+
+// evaluate brings up and since to now. Callers hold mu.
+func (p *peerLink) evaluate(now time.Time) {
+	up := p.session != nil && p.health.up(now)
+	if up == p.up {
+		return
+	}
+	if !up {
+		p.lastUp = now.Sub(p.since)
+	}
+	p.up, p.since = up, now
+	signal(p.changed)
+}
+
+// status is what is known now.
+func (p *peerLink) status() regions.LinkStatus {
+	now := p.now()
+	cut := p.mesh.gates.held(p.name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.evaluate(now)
+	s := regions.LinkStatus{
+		Peer: p.name, Up: p.up, OutProven: p.session != nil && p.health.out(now), InProven: p.health.in(now),
+		Since: p.since, Hello: p.hello, Cut: cut,
+	}
+	s.LastHeard = p.heardAt
+	s.Offset, s.OffsetErr, s.RTT, s.OffsetOK = p.offset.best(now)
+	if p.session != nil {
+		s.BytesOut = p.session.bytesOut()
+	}
+	if !s.Up {
+		why := p.why(s)
+		s.Reason = why.Error()
+		var e *api.Error
+		if errors.As(why, &e) {
+			s.Code = e.Code
+		}
+	}
+	return s
+}
+
+var (
+	errNotTried   = errors.New("not tried yet")
+	errUnheard    = errors.New("the peer's heartbeats do not reach us")
+	errUnanswered = errors.New("our heartbeats are not answered")
+	errPeerDeaf   = errors.New("the peer does not hear us both ways")
+)
+
+// why picks the reason that says most about a link that is not up.
+func (p *peerLink) why(s regions.LinkStatus) error {
+	switch {
+	case !s.OutProven && p.outWhy != nil:
+		return p.outWhy
+	case !s.OutProven && p.session == nil:
+		return errNotTried
+	case !s.OutProven:
+		return errUnanswered
+	case !s.InProven && p.inWhy != nil:
+		return p.inWhy
+	case !s.InProven:
+		return errUnheard
+	}
+	return errPeerDeaf
+}
+
+// unreachable is the refusal of a call that needs the link while it is down.
+func (p *peerLink) unreachable(op string) error {
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := &api.Error{Code: api.HomeUnreachable, Op: op, Region: p.name, RetryAfter: min(max(p.nextDial.Sub(now), p.beat/5), longestWait),
+		Hint: "the link is down: send it again with the same id"}
+	if !p.up && !p.since.IsZero() {
+		e.For = now.Sub(p.since)
+	}
+	return e
+}
+
+// monitor watches what stays away, ends what has gone silent, and tells the node
+// what has changed.
+func (p *peerLink) monitor(ctx context.Context) {
+	tick := time.NewTicker(p.beat / 4)
+	defer tick.Stop()
+	var last regions.LinkStatus
+	told := false
+	for {
+		select {
+		case <-tick.C:
+		case <-p.changed:
+		case <-ctx.Done():
+			return
+		}
+		p.endSilent()
+		s := p.status()
+		if told && sameStatus(last, s) {
+			continue
+		}
+		p.logChange(last, s, told)
+		last, told = s, true
+		p.mesh.cfg.Handler.LinkChanged(s)
+	}
+}
+
+// sameStatus leaves out what moves all the time.
+func sameStatus(a, b regions.LinkStatus) bool {
+	return a.Up == b.Up && a.OutProven == b.OutProven && a.InProven == b.InProven && a.Since.Equal(b.Since) &&
+		a.Reason == b.Reason && a.Hello == b.Hello && a.Cut == b.Cut && a.OffsetOK == b.OffsetOK
+}
+
+func (p *peerLink) logChange(last, s regions.LinkStatus, told bool) {
+	log := p.mesh.cfg.Logger
+	if !told || last.Cut != s.Cut {
+		if s.Cut != "" {
+			log.Warn("a fault gate holds the link", "peer", p.name, "cut", s.Cut)
+		} else if told {
+			log.Info("no fault gate holds the link", "peer", p.name)
+		}
+	}
+	switch {
+	case s.Up && (!told || !last.Up):
+		log.Info("link up", "peer", p.name)
+	case s.Since.IsZero(): // nothing is known yet
+	case !s.Up && (!told || last.Up || last.Reason != s.Reason):
+		log.Warn("link not up", "peer", p.name, "out", s.OutProven, "in", s.InProven, "why", s.Reason)
+	}
+}
+
+// endSilent ends a session whose heartbeats or data lane get no answer, and drops
+// accepted connections of a peer that has been silent for long.
+func (p *peerLink) endSilent() {
+	now := p.now()
+	p.mu.Lock()
+	s, heardAt := p.session, p.heardAt
+	answered := p.health.answered
+	p.mu.Unlock()
+	if s != nil {
+		if answered.Before(s.began) {
+			answered = s.began
+		}
+		switch {
+		case now.Sub(answered) >= missed*p.beat:
+			s.end(errUnanswered)
+		case s.data.silent(now) >= dataSilence*p.beat:
+			s.end(errDataSilent)
+		}
+	}
+	p.mesh.gates.closeAccepted(p.name, func(c *gatedConn) bool {
+		quiet := heardAt
+		if quiet.Before(c.began) {
+			quiet = c.began
+		}
+		return now.Sub(quiet) >= staleBeats*p.beat
+	})
+}

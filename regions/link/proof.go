@@ -1,0 +1,155 @@
+package link
+
+import (
+	"time"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// What happens on a link, booked under its lock.
+
+// accept judges a peer's hello and keeps it.
+func (p *peerLink) accept(theirs regions.Hello) error {
+	ours := p.mesh.hello()
+	m := met{fabrics: map[string]string{}}
+	for _, other := range p.mesh.peers {
+		if other != p {
+			if h := other.lastHello(); h != nil {
+				m.fabrics[h.FabricID] = other.name
+			}
+		}
+	}
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hello != nil && (p.health.in(now) || p.session != nil && p.health.out(now)) {
+		m.present = p.hello
+	}
+	if err := checkHello(ours, theirs, p.name, m); err != nil {
+		return err
+	}
+	if p.hello != nil && p.hello.BootID != theirs.BootID {
+		p.offset.reset()
+	}
+	if p.hello == nil || !sameHello(p.hello, &theirs) {
+		p.hello = &theirs
+		signal(p.changed)
+	}
+	return nil
+}
+
+func sameHello(a, b *regions.Hello) bool {
+	if len(a.TopicDigests) != len(b.TopicDigests) {
+		return false
+	}
+	for topic, digest := range a.TopicDigests {
+		if other, ok := b.TopicDigests[topic]; !ok || other != digest {
+			return false
+		}
+	}
+	return a.FabricID == b.FabricID && a.BootID == b.BootID && a.Version == b.Version && a.WireVersion == b.WireVersion &&
+		a.OldestWire == b.OldestWire && a.PolicySerial == b.PolicySerial && a.PolicyRevision == b.PolicyRevision &&
+		a.ManifestDigest == b.ManifestDigest && a.CertificateEnds.Equal(b.CertificateEnds)
+}
+
+func (p *peerLink) lastHello() *regions.Hello {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hello
+}
+
+func (p *peerLink) hearsPeer(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.session != nil && p.health.hearsPeer(now)
+}
+
+func (p *peerLink) sessionBegun(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.session, p.health.answered, p.outWhy, p.nextDial = s, time.Time{}, nil, time.Time{}
+}
+
+func (p *peerLink) sessionOver(s *session, why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.session == s {
+		p.session, p.health.answered, p.outWhy = nil, time.Time{}, why
+		p.evaluate(p.now())
+		signal(p.changed)
+	}
+}
+
+// answered books the answer to one of our heartbeats.
+func (p *peerLink) answered(s *session, t0, t1, t2 time.Time) {
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.session != s {
+		return
+	}
+	before := p.health.hearsPeer(now)
+	p.health.answered, p.heardAt = now, now
+	p.offset.add(t0, t1, t2, now)
+	p.proven(now, before)
+}
+
+// heard books a heartbeat of the peer.
+func (p *peerLink) heard(in *inboundControl, hearsUs bool) {
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.inbound != in {
+		return
+	}
+	before := p.health.hearsPeer(now)
+	p.health.heard, p.health.hearsUs, p.heardAt = now, hearsUs, now
+	p.inWhy = nil
+	p.proven(now, before)
+}
+
+// proven goes on from a new proof: what we hear now is told at once, so that a link
+// comes up in round trips and not in heartbeats.
+func (p *peerLink) proven(now time.Time, heardBefore bool) {
+	if p.health.hearsPeer(now) != heardBefore && p.session != nil {
+		signal(p.session.beatDue)
+	}
+	p.evaluate(now)
+}
+
+// inboundControl is one control stream that the peer opened.
+type inboundControl struct{ info laneInfo }
+
+func (p *peerLink) inboundBegun(in *inboundControl) {
+	p.mu.Lock()
+	p.inbound, p.health.heard, p.health.hearsUs = in, time.Time{}, false
+	p.mu.Unlock()
+	signal(p.kick) // the peer is there: do not sit out a wait that was set while it was not
+}
+
+func (p *peerLink) inboundOver(in *inboundControl) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.inbound == in {
+		p.inbound, p.health.heard, p.health.hearsUs = nil, time.Time{}, false
+		p.evaluate(p.now())
+		signal(p.changed)
+	}
+}
+
+func (p *peerLink) isInbound(in *inboundControl) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.inbound == in
+}
+
+// refused keeps why the peer was turned away, for status.
+func (p *peerLink) refused(why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inWhy = why
+	signal(p.changed)
+}
+
+func isUnknown(err error) bool { return api.CodeOf(err) == api.OutcomeUnknown }

@@ -1,0 +1,149 @@
+package link
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
+)
+
+// The home's own bounds on one peer's forwards. An honest peer stays below: it holds
+// half of it, the other half is for answers it has given up on.
+const (
+	maxServed      = 2 * maxForwards
+	maxServedBytes = 2 * maxForwardBytes
+	maxAnswers     = 4 * maxForwards // answers that wait because the peer does not read
+)
+
+// Forward takes records to their home and answers in any order.
+func (s *service) Forward(stream grpc.BidiStreamingServer[pb.ForwardRequest, pb.ForwardResponse]) error {
+	_, p, err := s.caller(stream.Context(), "forward", Data)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	a := &answers{mesh: s.mesh, wake: make(chan struct{}, 1)}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer cancel() // a stream that cannot be answered is over
+		a.send(ctx, stream)
+	})
+	defer wg.Wait()
+	defer cancel()
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return wire.GRPCError(&api.Error{Code: api.Overloaded, Op: "forward", Hint: "the answers are not being read"})
+		}
+		if !a.take(ctx, p, m) {
+			return wire.GRPCError(&api.Error{Code: api.Overloaded, Op: "forward", Hint: "the answers are not being read"})
+		}
+	}
+}
+
+// answers are the outcomes of one stream's forwards on their way back.
+type answers struct {
+	mesh *Mesh
+
+	mu      sync.Mutex
+	serving int // handed to the node and not answered
+	bytes   int
+	ready   []*pb.ForwardResponse
+	wake    chan struct{}
+}
+
+// take hands one record to the node. False: the peer lets its answers pile up.
+func (a *answers) take(ctx context.Context, p *peerLink, m *pb.ForwardRequest) bool {
+	number := m.GetNumber()
+	if number == 0 && m.GetRecord() == nil {
+		return a.add(&pb.ForwardResponse{}) // a probe
+	}
+	f, err := wire.ForwardFromProto(m, p.now(), a.mesh.cfg.Pace.Of(forwardWithin))
+	size := f.Record.Size()
+	if err == nil {
+		err = a.admit(size)
+	}
+	if err != nil {
+		return a.add(failed(number, err))
+	}
+	var once sync.Once
+	a.mesh.cfg.Handler.Forwarded(ctx, p.name, f, func(ack api.Ack, err error) {
+		once.Do(func() {
+			a.release(size)
+			if err != nil {
+				a.add(failed(number, err))
+			} else {
+				a.add(&pb.ForwardResponse{Number: number, Result: &pb.ForwardResponse_Ack{Ack: wire.AckToProto(ack)}})
+			}
+		})
+	})
+	return true
+}
+
+func failed(number uint64, err error) *pb.ForwardResponse {
+	return &pb.ForwardResponse{Number: number, Result: &pb.ForwardResponse_Error{Error: wire.StatusFromError(err)}}
+}
+
+func (a *answers) admit(size int) error {
+	if a.mesh.closing.Load() {
+		return &api.Error{Code: api.ShuttingDown, Op: "forward", Region: a.mesh.cfg.Self, Hint: "the home is going down: send it again with the same id"}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.serving >= maxServed || a.bytes+size > maxServedBytes {
+		return &api.Error{Code: api.Overloaded, Op: "forward", Region: a.mesh.cfg.Self, Hint: "the home is busy: send it again with the same id"}
+	}
+	a.serving++
+	a.bytes += size
+	a.mesh.serving.Add(1)
+	return nil
+}
+
+func (a *answers) release(size int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.serving--
+	a.bytes -= size
+	a.mesh.serving.Add(-1)
+}
+
+func (a *answers) add(r *pb.ForwardResponse) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.ready) >= maxAnswers {
+		return false // the peer will count it as unknown
+	}
+	a.ready = append(a.ready, r)
+	signal(a.wake)
+	return true
+}
+
+func (a *answers) drain() []*pb.ForwardResponse {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ready := a.ready
+	a.ready = nil
+	return ready
+}
+
+func (a *answers) send(ctx context.Context, stream grpc.BidiStreamingServer[pb.ForwardRequest, pb.ForwardResponse]) {
+	for {
+		select {
+		case <-a.wake:
+		case <-ctx.Done():
+			return
+		}
+		for _, r := range a.drain() {
+			if stream.Send(r) != nil {
+				return
+			}
+		}
+	}
+}

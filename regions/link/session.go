@@ -1,0 +1,283 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
+	"domicile/regions"
+	"domicile/regions/identity"
+)
+
+const (
+	dataSilence = 5  // heartbeats without a byte on the data lane: it is lost
+	staleBeats  = 10 // heartbeats without a word: what the peer once opened is closed
+
+	marksPerFrame = 500
+	marksPerRound = 2000
+)
+
+var (
+	errDataSilent   = errors.New("the data lane carries nothing, not even answers")
+	errClosedByPeer = errors.New("the peer closed the connection")
+)
+
+// session is one row of heartbeats: the two lanes dialed to a peer, from hello to the
+// first thing that fails. What fails takes the whole session with it.
+type session struct {
+	peer          *peerLink
+	control, data *lane
+	began         time.Time
+
+	ctx  context.Context
+	stop context.CancelCauseFunc
+	wg   sync.WaitGroup
+
+	forwards *forwarder
+	credits  *credits
+
+	beatDue  chan struct{} // what we hear has changed: say so now
+	helloDue chan struct{}
+	frames   chan *pb.WatermarkList
+
+	mu      sync.Mutex
+	number  uint64
+	waiting map[uint64]time.Time // heartbeats without an answer yet → when sent
+}
+
+func newSession(p *peerLink) *session {
+	return &session{peer: p, beatDue: make(chan struct{}, 1), helloDue: make(chan struct{}, 1),
+		frames: make(chan *pb.WatermarkList), waiting: map[uint64]time.Time{},
+		forwards: newForwarder(p), credits: newCredits(p.mesh.cfg.Clock)}
+}
+
+func (s *session) bytesOut() uint64 {
+	return uint64(s.credits.inFlight() + s.forwards.bytesInFlight())
+}
+
+func (s *session) closeLanes() {
+	for _, l := range []*lane{s.control, s.data} {
+		if l != nil {
+			l.close()
+		}
+	}
+}
+
+// end ends the session for the first reason given.
+func (s *session) end(why error) { s.stop(why) }
+
+// greet opens one lane and exchanges hellos on it: on each connection the accepting
+// side serves nothing before.
+func (p *peerLink) greet(ctx context.Context, plane Plane) (*lane, error) {
+	dialCtx, cancel := context.WithTimeout(ctx, p.mesh.cfg.Pace.Of(dialTimeout))
+	defer cancel()
+	l, err := p.openLane(dialCtx, plane)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("%s does not answer on the %s lane", p.address, plane)
+	}
+	if err != nil {
+		return nil, err
+	}
+	helloCtx, cancelHello := context.WithTimeout(ctx, p.mesh.cfg.Pace.Of(helloTimeout))
+	defer cancelHello()
+	answer, err := l.client.Hello(helloCtx, &pb.HelloRequest{Hello: wire.HelloToProto(p.mesh.hello())})
+	if err != nil {
+		err = detailed(l.why(err))
+		l.close()
+		if errors.Is(helloCtx.Err(), context.DeadlineExceeded) {
+			err = errors.New("no answer")
+		}
+		return nil, fmt.Errorf("hello to %s on the %s lane: %w", p.address, plane, err)
+	}
+	theirs, err := wire.HelloFromProto(answer.GetHello())
+	if err == nil {
+		err = p.accept(theirs)
+	}
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// detailed brings out our own error from a status that carries one.
+func detailed(err error) error {
+	if e := wire.ErrorFromGRPC(err); !isUnknown(e) {
+		return e
+	}
+	return err
+}
+
+// run works until something fails, then clears up and says what failed.
+func (s *session) run(ctx context.Context) error {
+	s.ctx, s.stop = context.WithCancelCause(ctx)
+	defer s.stop(nil)
+	s.began = s.peer.now()
+	err := s.start()
+	if err == nil {
+		<-s.ctx.Done()
+		err = context.Cause(s.ctx)
+	}
+	s.peer.sessionOver(s, err)
+	s.forwards.close(err)
+	s.stop(err)
+	s.closeLanes()
+	s.wg.Wait()
+	return err
+}
+
+func (s *session) start() error {
+	control, err := s.control.client.Control(s.ctx)
+	if err != nil {
+		return s.control.why(err)
+	}
+	forward, err := s.data.client.Forward(s.ctx)
+	if err != nil {
+		return s.data.why(err)
+	}
+	s.peer.sessionBegun(s)
+	s.work(s.control, true, func() error { return s.sendControl(control) })
+	s.work(s.control, false, func() error { return s.recvControl(control) })
+	s.work(s.control, false, s.makeRounds)
+	s.work(s.data, true, func() error { return s.forwards.send(s.ctx, forward) })
+	s.work(s.data, false, func() error { return s.forwards.receive(forward) })
+	s.work(s.data, false, func() error { return s.forwards.sweep(s.ctx) })
+	return nil
+}
+
+// work runs one part of the session; its error ends the session. An EOF from a
+// sender means only that the stream is over; its receiver learns why.
+func (s *session) work(l *lane, sends bool, part func() error) {
+	s.wg.Go(func() {
+		if err := part(); err != nil && !(sends && errors.Is(err, io.EOF)) {
+			if err = detailed(l.why(err)); errors.Is(err, io.EOF) {
+				err = errClosedByPeer
+			}
+			s.end(err)
+		}
+	})
+}
+
+// sendControl is the only sender on the control stream. Heartbeats come first: a
+// round of watermarks goes out in frames, and a heartbeat that is due goes between
+// two of them.
+func (s *session) sendControl(stream grpc.BidiStreamingClient[pb.ControlRequest, pb.ControlResponse]) error {
+	tick := time.NewTicker(s.peer.beat)
+	defer tick.Stop()
+	if err := s.sendBeat(stream); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-tick.C:
+			if err := s.sendBeat(stream); err != nil {
+				return err
+			}
+			continue
+		default:
+		}
+		var err error
+		select {
+		case <-tick.C:
+			err = s.sendBeat(stream)
+		case <-s.beatDue:
+			err = s.sendBeat(stream)
+		case <-s.helloDue:
+			err = stream.Send(&pb.ControlRequest{Frame: &pb.ControlRequest_Hello{Hello: wire.HelloToProto(s.peer.mesh.hello())}})
+		case f := <-s.frames:
+			err = stream.Send(&pb.ControlRequest{Frame: &pb.ControlRequest_Watermarks{Watermarks: f}})
+		case <-s.ctx.Done():
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) sendBeat(stream grpc.BidiStreamingClient[pb.ControlRequest, pb.ControlResponse]) error {
+	if _, err := s.peer.mesh.cfg.Identity.Verify(s.control.state, s.peer.name, identity.Region); err != nil {
+		return err // it would not be accepted any more: expired, or its authority was taken away
+	}
+	now := s.peer.now()
+	hears := s.peer.hearsPeer(now)
+	s.mu.Lock()
+	s.number++
+	number := s.number
+	s.waiting[number] = now
+	delete(s.waiting, number-offsetSamples) // bounded: answers that old no longer count
+	s.mu.Unlock()
+	return stream.Send(&pb.ControlRequest{Frame: &pb.ControlRequest_Heartbeat{Heartbeat: &pb.Heartbeat{
+		Number: number, SentUnixNano: now.UnixNano(), HearsYou: hears,
+	}}})
+}
+
+func (s *session) recvControl(stream grpc.BidiStreamingClient[pb.ControlRequest, pb.ControlResponse]) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		r := m.GetReply()
+		s.mu.Lock()
+		sent, ok := s.waiting[r.GetNumber()]
+		delete(s.waiting, r.GetNumber())
+		s.mu.Unlock()
+		if ok { // else it answers nothing that we asked
+			s.peer.answered(s, sent, time.Unix(0, r.GetReceivedUnixNano()), time.Unix(0, r.GetRepliedUnixNano()))
+		}
+	}
+}
+
+// makeRounds asks the node for watermarks every beat, also when idle, and hands them
+// on in frames. The node may take its time: heartbeats do not wait for it.
+func (s *session) makeRounds() error {
+	tick := time.NewTicker(s.peer.beat)
+	defer tick.Stop()
+	all := true
+	var instant time.Time
+	for {
+		w := s.peer.mesh.cfg.Handler.Marks(s.peer.name, all)
+		for _, f := range frames(&w, instant) {
+			select {
+			case s.frames <- f:
+			case <-s.ctx.Done():
+				return nil
+			}
+		}
+		all, instant = false, w.Instant
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return nil
+		}
+	}
+}
+
+// frames cuts a round into frames. A round above the limit loses its tail, says how
+// many marks it lost, and repeats the last instant: an instant that moved on would
+// close logs whose marks were left out.
+func frames(w *regions.Watermarks, lastInstant time.Time) []*pb.WatermarkList {
+	if over := len(w.Logs) - marksPerRound; over > 0 {
+		w.Logs, w.Refused, w.Instant = w.Logs[:marksPerRound], w.Refused+over, lastInstant
+	}
+	whole := wire.WatermarksToProto(*w)
+	logs := whole.Logs
+	var out []*pb.WatermarkList
+	for first := true; first || len(logs) > 0; first = false {
+		n := min(len(logs), marksPerFrame)
+		out = append(out, &pb.WatermarkList{
+			IssuedUnixNano: whole.IssuedUnixNano, InstantUnixNano: whole.InstantUnixNano, All: whole.All, Refused: whole.Refused,
+			Logs: logs[:n], More: n < len(logs),
+		})
+		logs = logs[n:]
+	}
+	return out
+}
