@@ -289,7 +289,7 @@ func TestB13_RealFabricsRestartWithoutDuplicates(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	sent := 0
-	for round := range 4 {
+	for round := range 2 {
 		log := p.homes[0]
 		p.publish(log, fmt.Sprintf("a%d", round), 300, 500, tags("global", "order")...)
 		sent += 300

@@ -48,25 +48,24 @@ func (c *Client) Lag(ctx context.Context, q *pb.LagRequest, fn func(*pb.LagRespo
 	if err != nil {
 		return c.asked("lag", err)
 	}
-	_, err = each(stream, fn)
-	return c.asked("lag", err)
+	return c.asked("lag", each(stream, fn))
 }
 
 // callerError is an error of the caller's own function: handed back as it is.
 type callerError struct{ error }
 
-// each hands every message of a stream to fn. ended: the server ended the stream.
-func each[M any](stream grpc.ServerStreamingClient[M], fn func(*M) error) (ended bool, err error) {
+// each hands every message of a stream to fn, until its end.
+func each[M any](stream grpc.ServerStreamingClient[M], fn func(*M) error) error {
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return true, nil
+			return nil
 		}
 		if err != nil {
-			return false, err
+			return err
 		}
 		if err := fn(m); err != nil {
-			return false, callerError{err}
+			return callerError{err}
 		}
 	}
 }

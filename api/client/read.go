@@ -10,25 +10,29 @@ import (
 	pb "domicile/api/domicile/v1"
 )
 
+// firstPatience bounds how long a read waits for its first batch: somebody is
+// looking at a terminal.
+const firstPatience = 5 * time.Second
+
 // Read gives a topic to fn, batch by batch, until its end, or with Follow until ctx
 // ends. When the connection is lost, or the region says that a state will pass, it
 // goes on from the last batch that fn took: no record is left out, and none that fn
-// took comes again. It gives up after DefaultPatience without a batch. An error of
-// fn ends the read and is returned.
+// took comes again. It gives up when there was no batch for DefaultPatience, or none at
+// all in the first seconds. An error of fn ends the read and is returned.
 func (c *Client) Read(ctx context.Context, q *pb.ReadRequest, fn func(*pb.ReadResponse) error) error {
 	q = proto.CloneOf(q)
-	tries, last := 0, time.Now()
+	tries, last, patience := 0, time.Now(), firstPatience
 	for {
+		var own error // of fn
 		err := c.readOnce(ctx, q, func(b *pb.ReadResponse) error {
-			if err := fn(b); err != nil {
-				return err
+			if own = fn(b); own != nil {
+				return own
 			}
 			q.From = &pb.ReadRequest_Position{Position: b.GetPosition()}
-			tries, last = 0, time.Now()
+			tries, last, patience = 0, time.Now(), DefaultPatience
 			return nil
 		})
-		code := api.CodeOf(err)
-		if err == nil || ctx.Err() != nil || !passes(err, code) || time.Since(last) > DefaultPatience {
+		if err == nil || own != nil || ctx.Err() != nil || !api.CodeOf(err).Retryable() || time.Since(last) > patience {
 			return err
 		}
 		tries++
@@ -38,13 +42,6 @@ func (c *Client) Read(ctx context.Context, q *pb.ReadRequest, fn func(*pb.ReadRe
 	}
 }
 
-// passes reports whether a read may go on after the error. An error that is not ours
-// is the caller's own.
-func passes(err error, code api.Code) bool {
-	_, ours := err.(*api.Error)
-	return ours && code.Retryable()
-}
-
 func (c *Client) readOnce(ctx context.Context, q *pb.ReadRequest, fn func(*pb.ReadResponse) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -52,6 +49,5 @@ func (c *Client) readOnce(ctx context.Context, q *pb.ReadRequest, fn func(*pb.Re
 	if err != nil {
 		return c.asked("read", err)
 	}
-	_, err = each(stream, fn)
-	return c.asked("read", err)
+	return c.asked("read", each(stream, fn))
 }

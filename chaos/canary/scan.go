@@ -81,8 +81,7 @@ func (r *Report) add(f Finding) {
 // disappears meanwhile is counted. Links are not followed, their text is searched.
 func Scan(ctx context.Context, dir string, set *Set) (*Report, error) {
 	tokens := set.snapshot()
-	s := &scanner{root: dir, matcher: newMatcher(tokens), report: &Report{found: make([]uint32, len(tokens))}}
-	s.buffer = make([]byte, chunk+s.matcher.longest)
+	s := newScanner(dir, tokens, chunk)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
@@ -105,7 +104,13 @@ type scanner struct {
 	root    string
 	matcher *matcher
 	report  *Report
-	buffer  []byte
+	chunk   int
+	buffer  []byte // a chunk, and what a pattern that starts in it may reach into
+}
+
+func newScanner(root string, tokens []string, chunk int) *scanner {
+	m := newMatcher(tokens)
+	return &scanner{root: root, matcher: m, chunk: chunk, buffer: make([]byte, chunk+m.longest), report: &Report{found: make([]uint32, len(tokens))}}
 }
 
 func (s *scanner) entry(path string, d fs.DirEntry) error {
@@ -161,7 +166,7 @@ func (s *scanner) stream(file string, r io.Reader) error {
 		b := s.buffer[:kept+n]
 		starts := len(b)
 		if !end {
-			starts = chunk
+			starts = s.chunk
 		}
 		s.matcher.find(b, starts, func(at int, p pattern) {
 			s.report.add(Finding{File: file, Offset: base + int64(at), Form: p.form, Token: p.token})

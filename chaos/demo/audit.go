@@ -70,6 +70,9 @@ func (r *run) judgeLedger(stores map[string]*store) {
 	for code, n := range sum.ByCode {
 		res.Codes[code] += n
 	}
+	if r.reused != "" {
+		res.Codes[r.reused]++
+	}
 	r.tellLedger(sum)
 }
 

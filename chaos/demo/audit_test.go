@@ -82,7 +82,7 @@ func finished(t *testing.T) (*run, *bytes.Buffer) {
 			t.Error(err)
 		}
 	})
-	for _, step := range []func(context.Context) error{r.open, r.trade, r.settle, r.probe, r.stop} {
+	for _, step := range []func(context.Context) error{r.open, r.introduce, r.trade, r.settle, r.probe, r.stop} {
 		if err := step(t.Context()); err != nil {
 			t.Fatalf("%v\n%s", err, &story)
 		}

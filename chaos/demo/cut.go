@@ -123,12 +123,19 @@ func (w *watch) keep(log, region string, s sample) {
 
 func seriesName(log, region string) string { return log + " in " + region }
 
-// measure keeps samples for a while, the time of the cut.
-func (w *watch) measure(ctx context.Context, d time.Duration) error {
+// measure keeps samples while the cut lasts. When it is known everywhere, somebody in
+// us-east hands in an EU order.
+func (w *watch) measure(ctx context.Context, cut time.Duration) error {
+	start := w.run.clock.Now()
 	w.mu.Lock()
-	w.from = w.run.clock.Now().Add(settleFor)
+	w.from = start.Add(settleFor)
 	w.mu.Unlock()
-	err := wait(ctx, d)
+	if err := wait(ctx, cut*3/5); err != nil {
+		return err
+	}
+	w.table.release()
+	w.run.tryWhileCut(ctx)
+	err := wait(ctx, cut-w.run.clock.Now().Sub(start))
 	w.mu.Lock()
 	w.to = w.run.clock.Now()
 	w.mu.Unlock()
@@ -230,8 +237,7 @@ func (r *run) trade(ctx context.Context) error {
 // acts are the parts of the story: trade, cut, heal. A fifth, a half, the rest.
 func (r *run) acts(ctx context.Context, w *watch) error {
 	calm, cut := r.o.For/5, r.o.For/2
-	r.say("Producers publish in all three regions. EU orders go to eu-west's disk wherever they")
-	r.say("are handed in; catalogue updates go everywhere; health records stay where they are.")
+	r.say("Now producers publish in all three regions.")
 	w.enter("calm")
 	if err := wait(ctx, calm); err != nil {
 		return err

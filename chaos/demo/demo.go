@@ -143,7 +143,8 @@ type run struct {
 	doors     map[string]*entrance
 	probing   probing
 	watch     *watch
-	leaked    int // bytes of tokens found outside their boundary
+	reused    api.Code // the answer to another body under a used id
+	leaked    int      // bytes of tokens found outside their boundary
 	result    Result
 }
 
@@ -158,7 +159,7 @@ func newRun(o Options) *run {
 func (r *run) say(format string, args ...any) { fmt.Fprintf(r.o.Story, format+"\n", args...) }
 
 func (r *run) story(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{r.open, r.trade, r.settle, r.probe, r.stop, r.audit} {
+	for _, step := range []func(context.Context) error{r.open, r.introduce, r.trade, r.settle, r.probe, r.stop, r.audit} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -23,12 +23,8 @@ func (e *entrance) Publish(ctx context.Context, r api.Record) (api.Ack, error) {
 	if e.fresh {
 		r.ID = canary.Plain()
 	}
-	type answer struct {
-		ack api.Ack
-		err error
-	}
 	told := make(chan answer, 1)
-	e.publisher.Publish(ctx, r, func(ack api.Ack, err error) { told <- answer{ack, err} })
+	e.publisher.Publish(ctx, r, func(ack api.Ack, err error) { told <- answer{ack: ack, err: err} })
 	a := <-told
 	return a.ack, a.err
 }

@@ -36,12 +36,12 @@ func (r *run) settle(ctx context.Context) error {
 }
 
 // again publishes what was kept once more. Every answer must be an ack that says
-// duplicate and names the place of the first.
+// duplicate and names the place that an earlier ack named.
 func (r *run) again(ctx context.Context) {
 	kept := r.traffic.takeKept()
 	first := map[string]ledger.Entry{}
 	for _, e := range r.book.Entries() {
-		if e.Outcome == ledger.Acked && !e.Duplicate {
+		if _, known := first[e.ID]; !known && e.Outcome == ledger.Acked {
 			first[e.ID] = e
 		}
 	}
@@ -49,35 +49,38 @@ func (r *run) again(ctx context.Context) {
 		d.fresh = r.o.Hooks.FreshIDs
 		defer func() { d.fresh = false }()
 	}
-	same := 0
-	left := kept
-	for range askRounds {
-		var unknown []parcel
-		for i, e := range r.traffic.each(ctx, r.doors, left) {
-			switch {
-			case e.Outcome == ledger.Unknown:
-				unknown = append(unknown, left[i])
-			case e.Outcome == ledger.Acked && e.Duplicate && e.Log == first[e.ID].Log && e.Sequence == first[e.ID].Sequence:
+	same, other := 0, ""
+	for left, round := kept, 0; len(left) > 0; round++ {
+		var passing []parcel
+		for i, a := range r.traffic.each(ctx, r.doors, left) {
+			switch before := first[a.ID]; {
+			case a.Outcome == ledger.Acked && a.Duplicate && a.Log == before.Log && a.Sequence == before.Sequence:
 				same++
+			case a.Outcome != ledger.Acked && a.Code.Retryable() && round < askRounds:
+				passing = append(passing, left[i])
+			default:
+				other = fmt.Sprintf("%s %s, duplicate %v, %s sequence %d; at first %s sequence %d", a.Outcome, a.Code, a.Duplicate, a.Log, a.Sequence, before.Log, before.Sequence)
 			}
 		}
-		if left = unknown; len(left) == 0 {
-			break
-		}
+		left = passing
 	}
 	r.result.verdict(CheckDedupe, same == len(kept) && same > 0,
-		fmt.Sprintf("%d of %d records sent again were answered as the first time", same, len(kept)))
-	if len(kept) == 0 {
-		return
-	}
-	changed := kept[0]
-	changed.record.Body = append([]byte("changed: "), changed.record.Body...)
-	changed.want = api.IDReused
-	ack, err := r.doors[changed.entry.Asked].Publish(ctx, changed.record)
-	r.result.verdict(CheckDedupe, api.CodeOf(err) == api.IDReused,
-		fmt.Sprintf("another body under a used id: %s, sequence %d", api.CodeOf(err), ack.Sequence))
-	r.result.Codes[api.CodeOf(err)]++
+		fmt.Sprintf("%d of %d records sent again were answered as the first time; another answer: %s", same, len(kept), other))
 	r.say("%d acknowledged records were sent again: %d were answered as the first time.", len(kept), same)
+	if len(kept) > 0 {
+		r.reuse(ctx, kept[0])
+	}
+}
+
+// reuse publishes another body under an id that is taken.
+func (r *run) reuse(ctx context.Context, p parcel) {
+	p.record.Body = append([]byte("changed: "), p.record.Body...)
+	ctx, cancel := context.WithTimeout(ctx, r.traffic.wait)
+	defer cancel()
+	ack, err := r.doors[p.entry.Asked].Publish(ctx, p.record)
+	code := api.CodeOf(err)
+	r.result.verdict(CheckDedupe, code == api.IDReused, fmt.Sprintf("another body under a used id: %s, sequence %d", code, ack.Sequence))
+	r.reused = code
 }
 
 // caughtUp waits until every copy is complete up to now.

@@ -20,6 +20,8 @@ func example(t *testing.T) *regions.Federation {
 	return f
 }
 
+func newTokens() *canary.Set { return &canary.Set{} }
+
 func TestR14b_WhereRecordsRest(t *testing.T) {
 	f := example(t)
 	for _, c := range []struct{ topic, residency, asked, want string }{

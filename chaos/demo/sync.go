@@ -25,7 +25,6 @@ type recorder struct {
 
 	mu       sync.Mutex
 	read     map[string]int64 // per block file, how far it was read
-	seen     []string         // ids read since the last completed sync
 	synced   map[string]time.Time
 	released map[string][]release // per log, in order
 	rounds   int

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"domicile/api"
 	"domicile/chaos/ledger"
 	"domicile/regions"
 )
@@ -92,8 +93,15 @@ func (t *traffic) rest(region string) {
 	t.resting = region
 }
 
+// answer is what came of one record: the entry in the book, and in full.
+type answer struct {
+	ledger.Entry
+	ack api.Ack
+	err error
+}
+
 // publish sends one record and enters the answer.
-func (t *traffic) publish(ctx context.Context, d *entrance, p parcel) ledger.Entry {
+func (t *traffic) publish(ctx context.Context, d *entrance, p parcel) answer {
 	ctx, cancel := context.WithTimeout(ctx, t.wait)
 	defer cancel()
 	e := p.entry
@@ -102,7 +110,7 @@ func (t *traffic) publish(ctx context.Context, d *entrance, p parcel) ledger.Ent
 	e.Answer(ack, err, t.clock.Now())
 	t.book.Enter(e)
 	t.remember(p, &e)
-	return e
+	return answer{e, ack, err}
 }
 
 func (t *traffic) remember(p parcel, e *ledger.Entry) {
@@ -110,7 +118,7 @@ func (t *traffic) remember(p parcel, e *ledger.Entry) {
 	defer t.mu.Unlock()
 	t.tokens[e.ID] = p.tokens
 	if p.want != "" && e.Code != p.want {
-		t.surprises = append(t.surprises, "a record that had to get "+string(p.want)+" got "+string(e.Outcome)+" "+string(e.Code))
+		t.surprised("a record that had to get " + string(p.want) + " got " + string(e.Outcome) + " " + string(e.Code))
 	}
 	switch e.Outcome {
 	case ledger.Acked:
@@ -123,6 +131,15 @@ func (t *traffic) remember(p parcel, e *ledger.Entry) {
 	}
 }
 
+// surprise notes something that must not happen.
+func (t *traffic) surprise(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.surprised(what)
+}
+
+func (t *traffic) surprised(what string) { t.surprises = append(t.surprises, what) }
+
 // askAgain sends every record whose outcome nobody knew once more, under the same id.
 // It returns how many there were.
 func (t *traffic) askAgain(ctx context.Context, doors map[string]*entrance) int {
@@ -134,20 +151,20 @@ func (t *traffic) askAgain(ctx context.Context, doors map[string]*entrance) int 
 	return len(list)
 }
 
-// each publishes a list and returns the entries in its order.
-func (t *traffic) each(ctx context.Context, doors map[string]*entrance, list []parcel) []ledger.Entry {
-	entries := make([]ledger.Entry, len(list))
+// each publishes a list and returns the answers in its order.
+func (t *traffic) each(ctx context.Context, doors map[string]*entrance, list []parcel) []answer {
+	answers := make([]answer, len(list))
 	var out sync.WaitGroup
 	slots := make(chan struct{}, maxInFlight)
 	for i, p := range list {
 		slots <- struct{}{}
 		out.Go(func() {
-			entries[i] = t.publish(ctx, doors[p.entry.Asked], p)
+			answers[i] = t.publish(ctx, doors[p.entry.Asked], p)
 			<-slots
 		})
 	}
 	out.Wait()
-	return entries
+	return answers
 }
 
 // takeKept is what was kept to be sent again.

@@ -45,7 +45,7 @@ func (a *app) certsInit() *cobra.Command {
 				return err
 			}
 			if err := os.MkdirAll(args[0], 0o700); err != nil {
-				return err
+				return fileError("make folder", args[0], err)
 			}
 			return a.savePair(filepath.Join(args[0], "ca.pem"), ca.CertPEM(), filepath.Join(args[0], "ca.key"), key)
 		},
@@ -106,7 +106,7 @@ func (a *app) certsSign() *cobra.Command {
 				return err
 			}
 			if err := identity.SavePublic(out, cert); err != nil {
-				return err
+				return fileError("write certificate", out, err)
 			}
 			return a.written(out)
 		},
@@ -152,10 +152,10 @@ func (a *app) savePair(public string, cert []byte, secret string, key []byte) er
 		}
 	}
 	if err := identity.SaveKey(secret, key); err != nil {
-		return err
+		return fileError("write key", secret, err)
 	}
 	if err := identity.SavePublic(public, cert); err != nil {
-		return err
+		return fileError("write certificate", public, err)
 	}
 	return a.written(public, secret)
 }
@@ -178,7 +178,7 @@ func refuseExisting(path string) error {
 		return nil
 	}
 	if err != nil {
-		return err
+		return fileError("write file", path, err)
 	}
 	return &api.Error{Code: api.ConfigInvalid, Op: "write file", Field: "path", Value: path, Hint: "it exists: choose another place, or move it away"}
 }
@@ -186,9 +186,18 @@ func refuseExisting(path string) error {
 func readFile(op, path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, &api.Error{Code: api.ConfigInvalid, Op: op, Field: "path", Value: path, Err: err}
+		return nil, fileError(op, path, err)
 	}
 	return data, nil
+}
+
+// fileError is what the system said of a file, with the file named once.
+func fileError(op, path string, err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		err = p.Err
+	}
+	return &api.Error{Code: api.ConfigInvalid, Op: op, Field: "path", Value: path, Err: err}
 }
 
 // chain parses the certificates of a pair; what LoadX509KeyPair accepted parses.

@@ -55,7 +55,7 @@ func (a *app) loadContexts() (contextFile, string, error) {
 		return contextFile{}, path, nil
 	}
 	if err != nil {
-		return contextFile{}, path, &api.Error{Code: api.ConfigInvalid, Op: "read contexts", Err: err}
+		return contextFile{}, path, fileError("read contexts", path, err)
 	}
 	var f contextFile
 	if err := strict.Decode(path, data, &f); err != nil {
@@ -113,11 +113,14 @@ func (a *app) saveContexts(f contextFile) error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
+		return fileError("save contexts", path, err)
 	}
 	next := path + ".new"
 	if err := os.WriteFile(next, data, 0o600); err != nil {
-		return err
+		return fileError("save contexts", next, err)
 	}
-	return os.Rename(next, path)
+	if err := os.Rename(next, path); err != nil {
+		return fileError("save contexts", path, err)
+	}
+	return nil
 }

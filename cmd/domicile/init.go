@@ -148,19 +148,26 @@ func (s starter) contexts() []byte {
 	return b.Bytes()
 }
 
-// writeTree writes all files into an empty or absent folder. A failure leaves the
-// folder empty.
+// writeTree writes all files into an empty or absent folder, by way of a folder
+// inside it, so that a failure on the way leaves it empty.
 func writeTree(dir string, files []treeFile) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+		return fileError("init", dir, err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return fileError("init", dir, err)
 	}
 	if len(entries) > 0 {
 		return &api.Error{Code: api.ConfigInvalid, Op: "init", Field: "dir", Value: dir, Hint: "the folder is not empty: choose another one; nothing was written"}
 	}
+	if err := stageTree(dir, files); err != nil {
+		return fileError("init", dir, err)
+	}
+	return nil
+}
+
+func stageTree(dir string, files []treeFile) error {
 	stage, err := os.MkdirTemp(dir, ".init-*")
 	if err != nil {
 		return err

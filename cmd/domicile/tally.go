@@ -148,8 +148,12 @@ func (a *app) printSummary(t *tally) error {
 	for _, n := range t.Refused {
 		refused += n
 	}
-	fmt.Fprintf(a.out, "%s lines: %s acked, %s duplicates, %s refused, %s unknown\n",
-		count(t.Lines), count(t.Acked), count(t.Duplicates), count(refused), count(t.Unknown))
+	lines := " lines"
+	if t.Lines == 1 {
+		lines = " line"
+	}
+	fmt.Fprintf(a.out, "%s: %s acked, %s duplicates, %s refused, %s unknown\n",
+		count(t.Lines)+lines, count(t.Acked), count(t.Duplicates), count(refused), count(t.Unknown))
 	var rows [][]string
 	for _, log := range slices.Sorted(maps.Keys(t.Stored)) {
 		rows = append(rows, []string{"rests in", log, count(t.Stored[log])})

@@ -125,11 +125,14 @@ func orSilent[T any](ctx context.Context, p *probe[T], silent *string, name stri
 	return v
 }
 
-// resident finds the topics that may carry records of a boundary.
+// resident finds the topics that may carry records of a boundary. While no policy says
+// what a topic carries, it may.
 func (a *Admin) resident() map[string]bool {
 	resident := map[string]bool{}
 	for _, topic := range a.config.Federation.Topics() {
-		for _, text := range a.config.Sources.Combinations(topic) {
+		combinations := a.config.Sources.Combinations(topic)
+		resident[topic] = len(combinations) == 0
+		for _, text := range combinations {
 			tags, err := api.ParseTagString(text)
 			r := api.Record{Tags: tags}
 			if err != nil || r.Tag(regions.ResidencyTag) != regions.GlobalResidency {

@@ -126,16 +126,26 @@ func (w *wire) send(ctx context.Context, b []byte) error {
 	}
 }
 
-// request sends one message and hands every reply to on until on says it is done.
+// request sends one message and hands every reply to on until on says it is done. on
+// is not running, and never called again, once request has returned.
 func (w *wire) request(ctx context.Context, subject string, header, body []byte, on func(frame) (done bool)) error {
 	done := make(chan struct{})
-	var once sync.Once
+	var mu sync.Mutex
+	over := false
 	token := w.handle(func(f frame) {
-		if on(f) {
-			once.Do(func() { close(done) })
+		mu.Lock()
+		defer mu.Unlock()
+		if !over && on(f) {
+			over = true
+			close(done)
 		}
 	})
-	defer w.unhandle(token)
+	defer func() {
+		w.unhandle(token)
+		mu.Lock()
+		over = true
+		mu.Unlock()
+	}()
 	if err := w.send(ctx, appendPub(nil, subject, w.prefix+token, header, body)); err != nil {
 		return err
 	}
