@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -37,7 +36,7 @@ func BenchmarkPublishWalk(b *testing.B) {
 	id := logID(b, "orders@us-east")
 	log := instant{position: api.Cursor{Log: id, Incarnation: "0123456789abcdef", Epoch: api.StaticEpoch("us-east"), Sequence: 1}, at: time.Now()}
 	g, err := gateway.New(gateway.Config{Self: "us-east", Federation: l.federation, Placement: l.federation, Gate: gate,
-		Homes: func(api.LogID) (regions.HomeLog, bool) { return log, true }, Clock: regions.NewSteadyClock(), Logger: slog.New(slog.DiscardHandler)})
+		Homes: func(api.LogID) (regions.HomeLog, bool) { return log, true }, Clock: regions.NewSteadyClock()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,11 +12,9 @@ import (
 	"domicile/regions"
 )
 
-// Deadlines of a publish, at the node's pace.
-const (
-	AppendDeadline  = 5 * time.Second  // obeyed by the log's writer
-	ForwardDeadline = 10 * time.Second // from the hand-over to the link
-)
+// ForwardDeadline bounds a forward from the hand-over to the link, at the node's pace.
+// A record for this region has the deadline of its log's writer.
+const ForwardDeadline = 10 * time.Second
 
 // Links is the way to other regions. Implementations are safe for concurrent use.
 type Links interface {
@@ -62,7 +59,6 @@ type Config struct {
 	Lags     Lags
 	Clock    regions.Clock
 	Pace     regions.Pace
-	Logger   *slog.Logger
 	Counters Counters
 }
 

@@ -190,6 +190,38 @@ func TestReadStartsWhereItIsAsked(t *testing.T) {
 	}
 }
 
+// broken is a log whose disk does not answer.
+type broken struct{ regions.Log }
+
+func (broken) After(context.Context, time.Time) (uint64, error) {
+	return 0, errors.New("no answer")
+}
+
+func (broken) Reader(context.Context, uint64) (regions.Reader, error) {
+	return nil, errors.New("no answer")
+}
+
+// TestRA2_AFailedReadIsNoUnknownOutcome: a read changes nothing, so its failure
+// leaves nothing in doubt.
+func TestRA2_AFailedReadIsNoUnknownOutcome(t *testing.T) {
+	r := newRig(t)
+	r.must("us-east", order("us"))
+	us := r.region["us-east"]
+	logs := us.Config.Logs
+	us.Config.Logs = func(topic string) []regions.Log {
+		all := logs(topic)
+		for i := range all {
+			all[i] = broken{all[i]}
+		}
+		return all
+	}
+	for name, q := range map[string]gateway.ReadRequest{"by time": {Topic: "orders", Time: time.Now()}, "from the start": {Topic: "orders"}} {
+		if _, _, err := readTo(r, "us-east", q, client("us-east")); api.CodeOf(err) != api.NotReady {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestReadRefusals(t *testing.T) {
 	r := newRig(t)
 	ack := r.must("us-east", order("us"))

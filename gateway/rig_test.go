@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -150,7 +149,7 @@ func (r *rig) start(name string, change []func(*gateway.Config)) *region {
 	c := gateway.Config{
 		Self: name, Federation: r.federation, Placement: r.federation, Gate: g.gate, Links: g.links, Lags: lagsOf(g.lags),
 		Homes: func(id api.LogID) (regions.HomeLog, bool) { l, ok := g.homes[id]; return l, ok },
-		Logs:  g.logsOf, Clock: regions.NewSteadyClock(), Pace: 0.25, Logger: slog.New(slog.DiscardHandler), Counters: g.counts,
+		Logs:  g.logsOf, Clock: regions.NewSteadyClock(), Pace: 0.25, Counters: g.counts,
 	}
 	for _, f := range change {
 		f(&c)

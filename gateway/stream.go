@@ -11,6 +11,9 @@ import (
 	"domicile/regions"
 )
 
+// holdWithin bounds how long a batch that is not taken holds its generation.
+const holdWithin = 5 * time.Second
+
 // stream is one reader's place in the union of a topic's local logs. One goroutine
 // uses it.
 type stream struct {
@@ -86,7 +89,7 @@ func (s *stream) round(ctx context.Context, send func(Batch) error, due bool) (m
 	defer pass.Leave()
 	// The pass is held until the batch is on its way, but not for ever: a reader
 	// that does not read must not keep a new policy from being reported active.
-	limit := time.AfterFunc(s.gateway.Pace.Of(AppendDeadline), pass.Leave)
+	limit := time.AfterFunc(s.gateway.Pace.Of(holdWithin), pass.Leave)
 	defer limit.Stop()
 	return len(steps) > 0, send(b)
 }
@@ -116,7 +119,7 @@ func (s *stream) fetch(ctx context.Context) ([]step, error) {
 		}
 		items, err := t.next(ctx, left)
 		if err != nil {
-			return nil, ours(err, "read", s.topic.Name, s.gateway.Self)
+			return nil, s.unread(err)
 		}
 		if len(items) == 0 {
 			continue

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"domicile/api"
@@ -46,9 +47,19 @@ func (s *stream) open(ctx context.Context, l regions.Log, latest bool) (*track, 
 		t.cursor = head.First - 1
 	}
 	if err != nil {
-		return nil, ours(err, "read", s.topic.Name, s.gateway.Self)
+		return nil, s.unread(err)
 	}
 	return t, nil
+}
+
+// unread gives an error without a code the one that says to read on later: a read
+// that failed leaves nothing in doubt.
+func (s *stream) unread(err error) error {
+	var e *api.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &api.Error{Code: api.NotReady, Op: "read", Topic: s.topic.Name, Region: s.gateway.Self, Err: err, Hint: "read on from the last position"}
 }
 
 // next reads on. The reader is opened with the first record that there is to read: a

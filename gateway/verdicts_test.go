@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"domicile/gateway"
 	"domicile/policy"
 	"domicile/regions"
+	"domicile/regions/fabric"
 )
 
 // TestVerdicts is the table of what a record can be refused for. Every record
@@ -86,14 +88,65 @@ func TestVerdictsAtTheCaps(t *testing.T) {
 	for range api.MaxHeaders {
 		rec.Headers = append(rec.Headers, api.Header{Name: "n", Value: strings.Repeat("v", api.MaxHeaderBytes/api.MaxHeaders-1)})
 	}
-	rec.EventTime = time.Now().Add(-25 * time.Hour)
-	if a := r.must("us-east", rec); !a.EventTimeOdd {
-		t.Error("an event time a day off is not flagged")
-	}
+	r.must("us-east", rec)
 	rec = order("us")
-	rec.Body, rec.EventTime = []byte{0}, time.Now().Add(-23*time.Hour)
-	if a := r.must("us-east", rec); a.EventTimeOdd {
-		t.Error("an event time within a day is flagged")
+	rec.Body = []byte{0}
+	r.must("us-east", rec)
+}
+
+// TestEventTimesAreFlaggedNotRefused: any event time is taken, and one further than a
+// day from ingest is flagged in the ack, also when another region stored the record.
+func TestEventTimesAreFlaggedNotRefused(t *testing.T) {
+	r := newRig(t)
+	for away, odd := range map[time.Duration]bool{
+		-25 * time.Hour: true, 25 * time.Hour: true, -23 * time.Hour: false, 23 * time.Hour: false,
+		-200 * 365 * 24 * time.Hour: true, 200 * 365 * 24 * time.Hour: true,
+	} {
+		for _, residency := range []string{"us", "eu"} {
+			rec := order(residency)
+			rec.EventTime = time.Now().Add(away)
+			if a := r.must("us-east", rec); a.EventTimeOdd != odd {
+				t.Errorf("%s away, in %s: flagged %v", away, a.Region, a.EventTimeOdd)
+			}
+		}
+	}
+	if a := r.must("us-east", order("us")); a.EventTimeOdd {
+		t.Error("no event time is flagged")
+	}
+}
+
+// watched is a link that tells the deadlines it was given.
+type watched struct {
+	gateway.Links
+	deadlines chan time.Time
+}
+
+func (w watched) Forward(_ string, f regions.Forward, done func(api.Ack, error)) {
+	w.deadlines <- f.Deadline
+	done(api.Ack{}, &api.Error{Code: api.HomeUnreachable})
+}
+
+// TestRT3_DeadlinesOfAPublish: an append has 5 s and a forward 10 s; a caller may ask
+// for less, never for more.
+func TestRT3_DeadlinesOfAPublish(t *testing.T) {
+	if fabric.AppendDeadline != 5*time.Second || gateway.ForwardDeadline != 10*time.Second {
+		t.Errorf("append %s, forward %s", fabric.AppendDeadline, gateway.ForwardDeadline)
+	}
+	r := newRig(t, func(c *gateway.Config) { c.Pace = 1 })
+	us := r.region["us-east"]
+	seen := make(chan time.Time, 1)
+	us.Config.Links = watched{us.links, seen}
+	for asked, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Hour: 10 * time.Second, time.Second: time.Second} {
+		ctx := t.Context()
+		if asked > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, asked)
+			defer cancel()
+		}
+		us.Publish(ctx, order("eu"), client("us-east"), func(api.Ack, error) {})
+		if left := time.Until(<-seen); left > want || left < want-time.Second {
+			t.Errorf("asked for %s: %s left, want %s", asked, left, want)
+		}
 	}
 }
 

@@ -194,9 +194,10 @@ func (f *flow) session(parent context.Context) error {
 // open opens the stream and learns where the copy ends. Few flows do so at a time: a
 // link that comes up wakes them all.
 func (f *flow) open(ctx context.Context) (stream regions.MirrorStream, err error) {
+	openings := f.source.openings(f.target)
 	select {
-	case f.source.opening <- struct{}{}:
-		defer func() { <-f.source.opening }()
+	case openings <- struct{}{}:
+		defer func() { <-openings }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

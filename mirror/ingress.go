@@ -287,8 +287,9 @@ func (c *copied) applied(cursor regions.Cursor, in *judged) regions.MirrorReply 
 	c.mu.Unlock()
 	if in.records > 0 {
 		cfg.Metrics.Applied(c.id, in.records, in.bytes)
-		link, _ := cfg.Link(c.home)
-		cfg.Metrics.Crossed(c.id, max(0, cfg.Clock.Now().Add(link.Offset).Sub(in.oldest.Time)))
+		if link, _ := cfg.Link(c.home); link.OffsetOK { // else the clocks' difference would be the sample
+			cfg.Metrics.Crossed(c.id, max(0, cfg.Clock.Now().Add(link.Offset).Sub(in.oldest.Time)))
+		}
 	}
 	for code, n := range in.withheld {
 		cfg.Metrics.Withheld(c.id, cfg.Self, sideIngress, code, n)

@@ -8,11 +8,11 @@ import (
 )
 
 // denial is the code a refused record's gap carries. wait is set when nobody could
-// judge at all: that is a state, and a gap would make it final.
+// judge, or what came is no verdict: that is a state, and a gap would make it final.
 func denial(err error) (code api.Code, wait bool) {
 	var e *api.Error
 	if !errors.As(err, &e) {
-		return api.PolicyError, false
+		return "", true
 	}
 	return e.Code, e.Code == api.PolicyUnavailable
 }

@@ -192,6 +192,10 @@ func (c *copied) lag() regions.Lag {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := regions.Lag{Log: c.id, Home: c.home, Target: cfg.Self, Ledger: c.ledger}
+	if c.log == nil {
+		l.State, l.Cause = regions.LagStalled, "the copy is not open: what it holds is not known"
+		return l
+	}
 	v := targetView{
 		knowledge: &c.knowledge, trouble: c.trouble, moved: c.moved, digest: cfg.Federation.TopicDigest(c.id.Topic),
 		heard: heard, link: link, now: cfg.Clock.Now(), pace: cfg.Pace,

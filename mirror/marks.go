@@ -22,8 +22,9 @@ type marker struct {
 
 // told is what one peer knows since its last complete round.
 type told struct {
-	logs   map[api.LogID]regions.LogMark
-	closed bool // a listed log is gone: nothing may be closed link-wide any more
+	logs    map[api.LogID]regions.LogMark
+	refused int  // logs without marks
+	closed  bool // a listed log is gone: nothing may be closed link-wide any more
 }
 
 // Marks is this region's watermark message for a peer: logs that moved since the
@@ -60,6 +61,10 @@ func (s *Source) Marks(peer string, all bool) regions.Watermarks {
 		}
 		t.logs[m.Log] = m
 		seen++
+	}
+	if w.Refused != t.refused {
+		t.refused = w.Refused
+		s.cfg.Logger.Warn("too many logs for one link: some have no watermarks, their lag grows", "peer", peer, "logs", w.Refused, "limit", s.cfg.MaxMarks)
 	}
 	t.closed = t.closed || seen < len(t.logs)
 	if !t.closed && len(w.Logs) < seen {

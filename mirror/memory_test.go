@@ -28,8 +28,10 @@ type memoryLog struct {
 	expired  uint64
 	changed  chan struct{}
 	full     bool
-	race     func()      // runs once, between two looks at the log's end
-	deaf     atomic.Bool // readers give nothing
+	race     func()       // runs once, between two looks at the log's end
+	deaf     atomic.Bool  // readers give nothing
+	broken   atomic.Bool  // no reader can be opened
+	denied   atomic.Int64 // readers that could not be opened
 	readers  atomic.Int64
 }
 
@@ -130,6 +132,10 @@ func (l *memoryLog) Append(regions.Draft, func(regions.Stored)) { panic("not use
 func (l *memoryLog) After(context.Context, time.Time) (uint64, error) { return 0, nil }
 
 func (l *memoryLog) Reader(_ context.Context, after uint64) (regions.Reader, error) {
+	if l.broken.Load() {
+		l.denied.Add(1)
+		return nil, &api.Error{Code: api.NotReady}
+	}
 	l.readers.Add(1)
 	return &memoryReader{log: l, next: after + 1}, nil
 }

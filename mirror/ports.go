@@ -81,12 +81,16 @@ const (
 	backoffMin    = 200 * time.Millisecond
 	backoffMax    = 5 * time.Second
 	retrySkew     = time.Second
-	freshFor      = 3 * time.Second // a head heard longer ago is not the head
-	openDeadline  = 5 * time.Second // creating or opening a copy
+	freshFor      = 3 * time.Second       // a head heard longer ago is not the head
+	openDeadline  = 5 * time.Second       // creating or opening a copy
+	pollStale     = 20 * time.Millisecond // a send that waits looks whether its judgement still stands
 )
 
 // MaxOffset is how far a peer's clock may be off before seconds are untrusted.
 const MaxOffset = time.Second
+
+// maxOpening is how many flows to one target open a stream at a time.
+const maxOpening = 64
 
 // MaxMarks is how many logs one link carries watermarks for, unless configured.
 const MaxMarks = 2000

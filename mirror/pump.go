@@ -89,7 +89,7 @@ func (p *pump) room(ctx context.Context) error {
 	window, limit := p.flow.source.cfg.Window, p.flow.topic.Batch
 	for {
 		batches, items, bytes := p.outstanding()
-		if batches == 0 || items+limit.Records <= window.Records && bytes+limit.Bytes <= window.Bytes {
+		if batches == 0 || batches < window.Batches && items+limit.Records <= window.Records && bytes+limit.Bytes <= window.Bytes {
 			return nil
 		}
 		p.dog.at("target's reply")
@@ -202,6 +202,7 @@ func (p *pump) send(ctx context.Context) error {
 		}
 	}
 	f.mu.Lock()
+	alone := len(f.inflight) == 0
 	f.inflight = append(f.inflight, out)
 	f.inItems += out.items
 	f.inBytes += out.bytes
@@ -212,7 +213,36 @@ func (p *pump) send(ctx context.Context) error {
 	}
 	p.dog.resume()
 	p.dog.at("link")
-	return p.stream.Send(ctx, regions.MirrorBatch{Incarnation: incarnation, Serial: b.pass.Serial(), Revision: b.pass.Revision(), Items: b.items})
+	err := p.sendWhile(ctx, b.pass, regions.MirrorBatch{Incarnation: incarnation, Serial: b.pass.Serial(), Revision: b.pass.Revision(), Items: b.items})
+	if alone {
+		p.dog.progress() // the answer has the whole time, however long the credits took
+	}
+	return err
+}
+
+// sendWhile gives the send up when the policy changes while it waits for the link's
+// credits: the batch is judged anew, and an activation need not wait for the link.
+func (p *pump) sendWhile(ctx context.Context, pass Pass, b regions.MirrorBatch) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watcher sync.WaitGroup
+	defer watcher.Wait()
+	defer cancel(nil)
+	watcher.Go(func() {
+		tick := time.NewTicker(p.flow.source.cfg.Pace.Of(pollStale))
+		defer tick.Stop()
+		for !pass.Stale() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+		cancel(errAgain)
+	})
+	if err := p.stream.Send(ctx, b); err != nil {
+		return cause(ctx, err)
+	}
+	return nil
 }
 
 // rest waits for records or replies; a flow that has had neither for a while lets go
@@ -280,12 +310,16 @@ func (p *pump) confirm(c regions.Cursor) error {
 	}
 	f.mu.Lock()
 	n := len(f.inflight)
-	behind := c.Sequence < f.cursor.Sequence || n > 0 && c.Sequence > f.inflight[n-1].last
-	if !behind {
+	most := f.cursor.Sequence
+	if n > 0 {
+		most = f.inflight[n-1].last
+	}
+	odd := c.Sequence < f.cursor.Sequence || c.Sequence > most
+	if !odd {
 		f.confirmLocked(c)
 	}
 	f.mu.Unlock()
-	if behind {
+	if odd {
 		return errOddReply
 	}
 	p.dog.progress()

@@ -40,6 +40,9 @@ var (
 type book struct {
 	fed *regions.Federation
 	now atomic.Pointer[edition]
+
+	mu     sync.Mutex
+	passes map[*edition]int
 }
 
 type edition struct {
@@ -50,19 +53,37 @@ type edition struct {
 }
 
 func newBook(fed *regions.Federation) *book {
-	b := &book{fed: fed}
+	b := &book{fed: fed, passes: map[*edition]int{}}
 	b.now.Store(&edition{serial: 1, revision: "1-a"})
 	return b
 }
 
-func (b *book) Enter() mirror.Pass { return &pass{book: b, edition: b.now.Load()} }
+func (b *book) Enter() mirror.Pass {
+	p := &pass{book: b, edition: b.now.Load()}
+	b.count(p.edition, 1)
+	return p
+}
+
+func (b *book) count(e *edition, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.passes[e] += n
+}
+
+// out is how many passes of an edition have not left.
+func (b *book) out(e *edition) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.passes[e]
+}
 
 type pass struct {
 	book *book
 	*edition
+	left sync.Once
 }
 
-func (p *pass) Leave()           {}
+func (p *pass) Leave()           { p.left.Do(func() { p.book.count(p.edition, -1) }) }
 func (p *pass) Stale() bool      { return p.book.now.Load() != p.edition }
 func (p *pass) Serial() int64    { return p.serial }
 func (p *pass) Revision() string { return p.revision }
@@ -85,6 +106,7 @@ func (p *pass) ask(r *api.Record, target string) error {
 type wire struct {
 	mu       sync.Mutex
 	up       bool
+	since    time.Time
 	heard    time.Time
 	offset   time.Duration
 	hello    *regions.Hello
@@ -96,12 +118,16 @@ type wire struct {
 	hold     atomic.Bool // batches are taken and never applied
 	inflight atomic.Int64
 	most     atomic.Int64 // bytes in flight at most
+	flying   atomic.Int64 // batches in flight
+	crowd    atomic.Int64 // batches in flight at most
+	dry      atomic.Bool  // a Send waits for credits
+	dried    atomic.Int64 // Sends that have waited so
 }
 
 func (w *wire) status(peer string) (regions.LinkStatus, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return regions.LinkStatus{Peer: peer, Up: w.up, LastHeard: w.heard, Offset: w.offset, OffsetOK: true,
+	return regions.LinkStatus{Peer: peer, Up: w.up, Since: w.since, LastHeard: w.heard, Offset: w.offset, OffsetOK: true,
 		OffsetErr: time.Millisecond, Reason: "cut", Hello: w.hello}, true
 }
 
@@ -161,12 +187,32 @@ func (p *pipe) serve() {
 			}
 			r := p.sink.Apply(p.ctx, b)
 			p.wire.inflight.Add(-size(b))
+			p.wire.flying.Add(-1)
 			if p.wire.lose.Load() {
 				p.end()
 				return
 			}
 			p.replies <- r
 		}
+	}
+}
+
+// thirst waits until there are credits again.
+func (p *pipe) thirst(ctx context.Context) error {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for p.wire.dry.Load() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func raise(most *atomic.Int64, now int64) {
+	for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
 	}
 }
 
@@ -178,10 +224,15 @@ func size(b regions.MirrorBatch) (n int64) {
 }
 
 func (p *pipe) Send(ctx context.Context, b regions.MirrorBatch) error {
-	p.wire.batches.Add(1)
-	now := p.wire.inflight.Add(size(b))
-	for most := p.wire.most.Load(); now > most && !p.wire.most.CompareAndSwap(most, now); most = p.wire.most.Load() {
+	if p.wire.dry.Load() {
+		p.wire.dried.Add(1)
+		if err := p.thirst(ctx); err != nil {
+			return err
+		}
 	}
+	p.wire.batches.Add(1)
+	raise(&p.wire.most, p.wire.inflight.Add(size(b)))
+	raise(&p.wire.crowd, p.wire.flying.Add(1))
 	select {
 	case p.batches <- b:
 		return nil

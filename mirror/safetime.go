@@ -63,6 +63,11 @@ func (k *knowledge) marked(m regions.LogMark) {
 		k.alarm = trouble{regions.LagIncarnation, "the copy is of incarnation " + k.incarnation + ", the log is " + m.Incarnation}
 		return
 	}
+	if !m.Closed.IsZero() && m.Closed.Before(k.safe) {
+		// Only a home that was restarted with its clock set back takes its word back:
+		// records that are stamped before what it promised may come now.
+		k.safe, k.closings = k.cursorTime, k.closings[:0]
+	}
 	k.closes(closing{m.Head, m.HeadTime, m.Closed})
 }
 

@@ -66,11 +66,17 @@ func (s *Source) park(f *flow, p pause) bool {
 	if again && !s.closed {
 		return false
 	}
-	f.running = false
 	if p.watch && !s.closed {
+		moved := f.log.Changed(p.seen)
+		select {
+		case <-moved: // a watch that is there may be for a later head
+			return false
+		default:
+		}
 		f.watching = true
-		s.watch.add(f.id, f.log.Changed(p.seen))
+		s.watch.add(f.id, moved)
 	}
+	f.running = false
 	return true
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"domicile/api"
 	"domicile/regions"
 )
 
@@ -27,7 +26,10 @@ func (f *flow) scout(ctx context.Context) pause {
 		from = upto
 		if err != nil {
 			// Without a policy or a readable log the exposure is unknown, and shown so.
-			return pause{watch: ctx.Err() == nil && api.CodeOf(err) != api.PolicyUnavailable, seen: f.log.Head().Sequence}
+			if ctx.Err() == nil {
+				f.source.arm(f, f.backoff())
+			}
+			return pause{}
 		}
 		if n > 0 {
 			select {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"time"
 
 	"domicile/api"
 	"domicile/regions"
@@ -41,6 +42,7 @@ type SourceConfig struct {
 type Window struct {
 	Bytes   int // default 16 MiB
 	Records int // items; default 32,768
+	Batches int // default 256
 }
 
 // SourceHooks break one mechanism from Go code, for tests and self-checks.
@@ -58,14 +60,13 @@ type Flow struct {
 // Source sends the logs of this region to the regions that get copies. It is safe
 // for concurrent use.
 type Source struct {
-	cfg     SourceConfig
-	ctx     context.Context
-	cancel  context.CancelFunc
-	work    sync.WaitGroup
-	scouts  chan struct{} // bounds how many flows read ahead at once
-	opening chan struct{} // bounds how many flows open a stream at once
-	watch   watcher
-	marks   marker
+	cfg    SourceConfig
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+	scouts chan struct{} // bounds how many flows read ahead at once
+	watch  watcher
+	marks  marker
 
 	mu      sync.Mutex
 	started bool
@@ -73,11 +74,13 @@ type Source struct {
 	flows   map[Flow]*flow
 	byLog   map[api.LogID][]*flow
 	links   map[string]linkSeen
+	opening map[string]chan struct{} // by target: bounds how many flows open a stream at once
 }
 
 // linkSeen is what matters to flows of a link's state.
 type linkSeen struct {
 	up             bool
+	since          time.Time // a flap between two calls shows only here
 	boot, manifest string
 	serial         int64
 }
@@ -101,13 +104,16 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	if cfg.Window.Records == 0 {
 		cfg.Window.Records = 32 << 10
 	}
+	if cfg.Window.Batches == 0 {
+		cfg.Window.Batches = 256
+	}
 	if cfg.MaxMarks == 0 {
 		cfg.MaxMarks = MaxMarks
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Source{
-		cfg: cfg, ctx: ctx, cancel: cancel, scouts: make(chan struct{}, 2), opening: make(chan struct{}, 64),
-		links: map[string]linkSeen{}, watch: newWatcher(), flows: map[Flow]*flow{}, byLog: map[api.LogID][]*flow{},
+		cfg: cfg, ctx: ctx, cancel: cancel, scouts: make(chan struct{}, 2),
+		links: map[string]linkSeen{}, opening: map[string]chan struct{}{}, watch: newWatcher(), flows: map[Flow]*flow{}, byLog: map[api.LogID][]*flow{},
 	}, nil
 }
 
@@ -155,7 +161,7 @@ func (s *Source) LogsChanged() {
 // of itself. Call it after Link reports the new state; calls that tell nothing new
 // cost nothing.
 func (s *Source) LinkChanged(status regions.LinkStatus) {
-	seen := linkSeen{up: status.Up}
+	seen := linkSeen{up: status.Up, since: status.Since}
 	if h := status.Hello; h != nil {
 		seen.boot, seen.manifest, seen.serial = h.BootID, h.ManifestDigest, h.PolicySerial
 	}
@@ -212,6 +218,9 @@ func (s *Source) Safe(log api.LogID) uint64 {
 	s.mu.Lock()
 	flows := s.byLog[log]
 	s.mu.Unlock()
+	if len(flows) < len(s.cfg.Targets(log)) {
+		return 0
+	}
 	safe := uint64(math.MaxUint64)
 	for _, f := range flows {
 		f.mu.Lock()
@@ -240,6 +249,19 @@ func (s *Source) Running() int {
 
 func (s *Source) skipEgress(log api.LogID, target string) bool {
 	return s.cfg.Hooks.SkipEgress != nil && s.cfg.Hooks.SkipEgress(log, target)
+}
+
+// openings is the bound on streams that are being opened towards a target. Each has
+// its own: one that answers nothing takes no room from the others.
+func (s *Source) openings(target string) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.opening[target]
+	if c == nil {
+		c = make(chan struct{}, maxOpening)
+		s.opening[target] = c
+	}
+	return c
 }
 
 func (s *Source) linkUp(peer string) bool {

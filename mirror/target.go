@@ -131,6 +131,7 @@ func (c *copied) open(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.log = log
+	c.knowledge.safe = time.Time{} // concluded, if at all, for a copy that nobody had seen
 	c.take(cursor)
 	return nil
 }

@@ -49,7 +49,7 @@ func Build(ctx context.Context, c *Catalog, f *regions.Federation, digest string
 	if err != nil {
 		return nil, err
 	}
-	if err := g.judgeAll(ctx, f, c, judge); err != nil {
+	if err := g.judgeAll(ctx, f, judge); err != nil {
 		return nil, err
 	}
 	g.refused = newRefusals(g)
@@ -80,9 +80,9 @@ func empty(c *Catalog, f *regions.Federation, digest string) (*Generation, error
 
 // judgeAll fills the table. It leaves a core to the records that are judged
 // meanwhile under the active generation.
-func (g *Generation) judgeAll(ctx context.Context, f *regions.Federation, c *Catalog, judge Judge) error {
+func (g *Generation) judgeAll(ctx context.Context, f *regions.Federation, judge Judge) error {
 	const chunk = 64
-	s := settler{g: g, federation: f, catalog: c, known: map[string]*Decision{}}
+	s := settler{g: g, federation: f, known: map[string]*Decision{}}
 	size := g.layout.size()
 	var next atomic.Uint32
 	var firstBad atomic.Uint32

@@ -17,7 +17,6 @@ import (
 type settler struct {
 	g          *Generation
 	federation *regions.Federation
-	catalog    *Catalog
 	mu         sync.Mutex
 	known      map[string]*Decision
 }

@@ -113,9 +113,6 @@ func (m *manifestFile) addRegions(f *Federation) error {
 func (m *manifestFile) addBoundaries(f *Federation) error {
 	for _, name := range slices.Sorted(maps.Keys(m.Boundaries)) {
 		field := "boundaries." + name
-		if name == GlobalResidency {
-			return bad(field, name, "global is the residency of what may rest anywhere, not a boundary")
-		}
 		if err := CheckRegionName(name); err != nil {
 			return bad(field, name, err.Error())
 		}

@@ -38,14 +38,25 @@ func nameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_'
 }
 
+// reserved are words that mean something else wherever a region or a boundary may
+// be named. A region called none would be the place of readers who have declared
+// none.
+var reserved = map[string]string{
+	api.HomeSlot:    "the slot of topics that have one log",
+	GlobalResidency: "the residency of what may rest anywhere",
+	"none":          "what policies call that which does not apply",
+	"unknown":       "what policies call that which is not known",
+	"all":           "every region, in the manifest's lists",
+}
+
 // CheckRegionName checks the name of a region or boundary: lower-case letters,
-// digits and '-', starting with a letter. "home" is taken: it is a slot.
+// digits and '-', starting with a letter, and no word with another meaning.
 func CheckRegionName(name string) error {
 	if name == "" || len(name) > 63 {
 		return errors.New("1 to 63 characters")
 	}
-	if name == api.HomeSlot {
-		return errors.New(`"home" is the slot of topics that have one log`)
+	if meaning, taken := reserved[name]; taken {
+		return fmt.Errorf("%q is %s", name, meaning)
 	}
 	for i, r := range name {
 		letter := r >= 'a' && r <= 'z'

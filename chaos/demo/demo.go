@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"domicile/api"
@@ -60,7 +59,7 @@ type Hooks struct {
 	SkipIngress bool // nothing is judged on arriving
 	SkipFloor   bool // the boundary is not checked again under the rules
 	NoBarrier   bool // acks do not wait for the disk
-	FreshIDs    bool // a record that is sent again arrives under a new id
+	NoDedupe    bool // the store forgets which ids it holds
 	LeakOne     bool // one resident token is written into a foreign region's files
 	LoseOne     bool // one acknowledged record is missing from what is read back
 	LoseToken   bool // the tokens of one acknowledged record were never in its home's files
@@ -132,6 +131,7 @@ func (o *Options) complete() error {
 
 // run is one demo under way.
 type run struct {
+	*voice
 	o         Options
 	clock     regions.Clock
 	started   time.Time
@@ -149,14 +149,11 @@ type run struct {
 }
 
 func newRun(o Options) *run {
-	r := &run{o: o, clock: regions.NewSteadyClock(), tokens: &canary.Set{}, book: &ledger.Book{}, result: newResult(), recorders: map[string]*recorder{}}
+	r := &run{voice: newVoice(o.Story), o: o, clock: regions.NewSteadyClock(), tokens: &canary.Set{}, book: &ledger.Book{}, result: newResult(), recorders: map[string]*recorder{}}
 	r.started = r.clock.Now()
 	r.traffic = newTraffic(r.clock, o.Pace, r.book)
 	return r
 }
-
-// say tells one line of the story.
-func (r *run) say(format string, args ...any) { fmt.Fprintf(r.o.Story, format+"\n", args...) }
 
 func (r *run) story(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{r.open, r.introduce, r.trade, r.settle, r.probe, r.stop, r.audit} {
@@ -194,21 +191,11 @@ func (r *run) seams(region string, s *node.Seams) {
 	rec, h := r.recorders[region], r.o.Hooks
 	s.Hooks.Fabric.Sync = rec.sync
 	s.Hooks.Fabric.Released = rec.releasing
-	s.Hooks.Fabric.NoBarrier = h.NoBarrier
+	s.Hooks.Fabric.NoBarrier, s.Hooks.Fabric.NoDedupe = h.NoBarrier, h.NoDedupe
 	s.Hooks.Policy = policy.Hooks{SkipIngress: h.SkipIngress, SkipFloor: h.SkipFloor, ForceAllow: r.probing.forced(region)}
 	s.Hooks.Mirror.SkipEgress = func(log api.LogID, target string) bool {
 		return h.SkipEgress || r.probing.past(log, target)
 	}
-}
-
-// terminal reports whether w is a terminal.
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // report tells the result.
@@ -220,7 +207,7 @@ func (r *run) report() error {
 	}
 	r.say("")
 	r.say("What was checked:")
-	r.result.tell(r.o.Story)
+	r.result.tell(r.say)
 	r.say("")
 	if !r.result.Holds() {
 		r.say("Not everything holds: %v.", r.result.Failed())

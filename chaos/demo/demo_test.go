@@ -94,7 +94,7 @@ func TestR14b_EachBrokenMechanismIsSeen(t *testing.T) {
 		{"egress", demo.Hooks{SkipEgress: true}, demo.CheckEgressWithheld, nil},
 		{"ingress", demo.Hooks{SkipIngress: true}, demo.CheckIngressRefuses, through},
 		{"floor", demo.Hooks{SkipFloor: true}, demo.CheckFloorRefuses, through},
-		{"dedupe", demo.Hooks{FreshIDs: true}, demo.CheckDedupe, []string{demo.CheckLedger}},
+		{"dedupe", demo.Hooks{NoDedupe: true}, demo.CheckDedupe, []string{demo.CheckLedger}},
 		{"barrier", demo.Hooks{NoBarrier: true}, demo.CheckAckAfterSync, nil},
 	}
 	for _, c := range cases {
@@ -127,7 +127,7 @@ func TestDemoCalledOffLeavesNothing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	o := short(t, demo.Hooks{})
-	o.For = time.Minute
+	o.For = 10 * time.Second
 	o.Out = &until{word: "cut off", then: cancel}
 	r, err := demo.Run(ctx, o)
 	if !errors.Is(err, context.Canceled) || r.Holds() {

@@ -7,7 +7,6 @@ import (
 
 	"domicile/api"
 	"domicile/api/client"
-	"domicile/chaos/canary"
 )
 
 // entrance is a region's door as its producers use it: pipelined over one stream, one
@@ -15,14 +14,10 @@ import (
 type entrance struct {
 	client    *client.Client
 	publisher *client.Publisher
-	fresh     bool // ids are replaced on the way: a hook
 }
 
 // Publish publishes one record and waits for its outcome.
 func (e *entrance) Publish(ctx context.Context, r api.Record) (api.Ack, error) {
-	if e.fresh {
-		r.ID = canary.Plain()
-	}
 	told := make(chan answer, 1)
 	e.publisher.Publish(ctx, r, func(ack api.Ack, err error) { told <- answer{ack: ack, err: err} })
 	a := <-told

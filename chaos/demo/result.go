@@ -94,7 +94,7 @@ func (r *Result) writeJSON(w io.Writer) error {
 }
 
 // tell prints the checks in plain words.
-func (r *Result) tell(w io.Writer) {
+func (r *Result) tell(say func(format string, args ...any)) {
 	words := map[string]string{
 		CheckEgressWithheld: "resident records were held back before they left",
 		CheckIngressRefuses: "one sent past that was refused on arrival",
@@ -111,9 +111,9 @@ func (r *Result) tell(w io.Writer) {
 		if !r.Checks[name] {
 			mark = "NO "
 		}
-		fmt.Fprintf(w, "  %s  %-16s %s\n", mark, name, words[name])
+		say("  %s  %-16s %s", mark, name, words[name])
 		if why := r.Why[name]; why != "" {
-			fmt.Fprintf(w, "       %s\n", why)
+			say("       %s", why)
 		}
 	}
 }

@@ -45,10 +45,6 @@ func (r *run) again(ctx context.Context) {
 			first[e.ID] = e
 		}
 	}
-	for _, d := range r.doors {
-		d.fresh = r.o.Hooks.FreshIDs
-		defer func() { d.fresh = false }()
-	}
 	same, other := 0, ""
 	for left, round := kept, 0; len(left) > 0; round++ {
 		var passing []parcel

@@ -29,8 +29,8 @@ rests where. Ends within a minute and cleans up. Exit code 0 only if every check
 			if lasts < demo.MinFor || lasts > demo.MaxFor {
 				return usage("--for %s: %s to %s", lasts, demo.MinFor, demo.MaxFor)
 			}
-			if rate < 1 || rate > demo.MaxRate {
-				return usage("--rate %d: 1 to %d", rate, demo.MaxRate)
+			if rate < demo.MinRate || rate > demo.MaxRate {
+				return usage("--rate %d: %d to %d", rate, demo.MinRate, demo.MaxRate)
 			}
 			if err := disableCoreDumps(); err != nil {
 				return err

@@ -86,7 +86,7 @@ func (a *app) explain(ctx context.Context, e explainFlags) (explainView, error) 
 	if err != nil {
 		return explainView{}, err
 	}
-	return viewExplanation(answer, p.Report.Revision), nil
+	return viewExplanation(answer), nil
 }
 
 func (a *app) printExplain(v explainView, trace bool) error {

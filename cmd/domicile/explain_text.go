@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	pb "domicile/api/domicile/v1"
-	"domicile/policy"
 	"domicile/policy/opa"
 )
 
@@ -28,29 +27,11 @@ func viewAnswer(r *pb.ExplainResponse) explainView {
 	}
 }
 
-func viewExplanation(e *opa.Explanation, revision string) explainView {
-	v := explainView{
-		Allow: e.Decision.Allow, Code: string(e.Decision.Code), Regions: e.Decision.Regions,
-		Destination: e.Decision.Destination, Revision: revision, Trace: e.Trace,
+func viewExplanation(e *opa.Explanation) explainView {
+	return explainView{
+		Allow: e.Decision.Allow, Code: string(e.Decision.Code), Regions: e.Decision.Regions, Destination: e.Decision.Destination,
+		Reasons: e.Because(), Floor: e.Floor, Revision: e.Revision, Trace: e.Trace,
 	}
-	for _, r := range e.Decision.Reasons {
-		v.Reasons = append(v.Reasons, reasonText(r))
-	}
-	for _, u := range e.Rules {
-		v.Reasons = append(v.Reasons, fmt.Sprintf("%s %s/%s speaks, %s:%d", u.Set, u.Package, u.Rule, u.File, u.Line))
-	}
-	return v
-}
-
-func reasonText(r policy.Reason) string {
-	text := r.Code
-	if r.Rule != "" {
-		text += " rule " + r.Rule
-	}
-	if r.Text != "" {
-		text += ": " + r.Text
-	}
-	return text
 }
 
 func renderExplain(v explainView, withTrace bool) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ func stalenessText(l *pb.LogLag) string {
 	if !l.GetStalenessKnown() {
 		return unknown
 	}
-	text := span(seconds(l.GetStalenessSeconds())) + " ± " + span(seconds(l.GetStalenessErrorSeconds()))
+	text := regions.Span(seconds(l.GetStalenessSeconds())) + " ± " + regions.Span(seconds(l.GetStalenessErrorSeconds()))
 	if !l.GetSecondsTrusted() {
 		text += " (clocks not trusted)"
 	}
@@ -51,14 +52,14 @@ func exposureText(l *pb.LogLag) string {
 	if !l.GetExposureKnown() {
 		return unknown
 	}
-	return span(seconds(l.GetExposureSeconds()))
+	return regions.Span(seconds(l.GetExposureSeconds()))
 }
 
 func knowledgeText(l *pb.LogLag) string {
 	if !l.GetKnowledgeKnown() {
 		return "never heard in this run"
 	}
-	return span(seconds(l.GetKnowledgeAgeSeconds())) + " ago"
+	return regions.Span(seconds(l.GetKnowledgeAgeSeconds())) + " ago"
 }
 
 func recordsText(l *pb.LogLag) string {
@@ -72,7 +73,7 @@ func pendingBytesText(l *pb.LogLag) string {
 	if !l.GetBytesKnown() {
 		return unknown
 	}
-	return bytesText(l.GetBytes())
+	return regions.Bytes(l.GetBytes())
 }
 
 // renderLag is the table of one answer. A log's own home is behind nothing and has
@@ -80,22 +81,25 @@ func pendingBytesText(l *pb.LogLag) string {
 func renderLag(r *pb.LagResponse) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s at %s UTC\n", r.GetRegion(), nanoTime(r.GetNowUnixNano()).Format(time.DateTime))
+	var causes []string // below the table: they are long, and often the same
 	rows := [][]string{{"LOG", "FROM", "TO", "STATE", "LAG", "EXPOSURE", "RECORDS", "BYTES", "KNOWN AS OF"}}
 	for _, l := range r.GetLogs() {
 		if regions.LagState(l.GetState()) == regions.LagHome {
 			rows = append(rows, []string{logName(l.GetLog()), l.GetHome(), l.GetTarget(), "home"})
 			continue
 		}
-		state := stateText(l.GetState())
-		if l.GetCause() != "" {
-			state += ": " + l.GetCause()
+		if c := l.GetCause(); c != "" && !slices.Contains(causes, c) {
+			causes = append(causes, c)
 		}
-		rows = append(rows, []string{logName(l.GetLog()), l.GetHome(), l.GetTarget(), state,
+		rows = append(rows, []string{logName(l.GetLog()), l.GetHome(), l.GetTarget(), stateText(l.GetState()),
 			stalenessText(l), exposureText(l), recordsText(l), pendingBytesText(l), knowledgeText(l)})
 	}
 	if len(rows) == 1 {
 		return b.String() + "no logs here\n"
 	}
 	table(&b, "", rows)
+	for _, c := range causes {
+		b.WriteString("because: " + c + "\n")
+	}
 	return b.String()
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -55,25 +54,6 @@ func terminal(w io.Writer) bool {
 	return err == nil
 }
 
-// span is a length of time in at most two units: "3d 4h", "12m 05s", "1.5s".
-func span(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "-" + span(-d)
-	case d < time.Second:
-		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
-	case d < 10*time.Second:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm %02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh %02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd %dh", int(d.Hours())/24, int(d.Hours())%24)
-}
-
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func nanoTime(n int64) time.Time { return time.Unix(0, n).UTC() }
@@ -94,17 +74,4 @@ func count[T uint64 | int64 | int | uint32](n T) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
-}
-
-// bytesText is a size for people: "1.5 GiB".
-func bytesText[T uint64 | int64](n T) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	f, i := float64(n), 0
-	for f >= 1024 && i < len(units)-1 {
-		f, i = f/1024, i+1
-	}
-	if i == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", f, units[i])
 }

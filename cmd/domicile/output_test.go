@@ -1,6 +1,7 @@
 package main
 
 import (
+	"domicile/regions"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +12,8 @@ func TestSpan(t *testing.T) {
 		0: "0ms", 250 * time.Millisecond: "250ms", 1500 * time.Millisecond: "1.5s", 59 * time.Second: "59s",
 		12*time.Minute + 5*time.Second: "12m 05s", 3*time.Hour + 4*time.Minute: "3h 04m", 75 * time.Hour: "3d 3h", -time.Second: "-1.0s",
 	} {
-		if got := span(d); got != want {
-			t.Errorf("span(%v) = %q, want %q", d, got, want)
+		if got := regions.Span(d); got != want {
+			t.Errorf("Span(%v) = %q, want %q", d, got, want)
 		}
 	}
 }
@@ -24,8 +25,8 @@ func TestCountAndBytes(t *testing.T) {
 		}
 	}
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 16 << 30: "16.0 GiB"} {
-		if got := bytesText(n); got != want {
-			t.Errorf("bytesText(%d) = %q, want %q", n, got, want)
+		if got := regions.Bytes(n); got != want {
+			t.Errorf("Bytes(%d) = %q, want %q", n, got, want)
 		}
 	}
 }

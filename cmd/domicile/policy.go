@@ -50,7 +50,7 @@ func (a *app) printReport(r *opa.Report) error {
 		return a.printJSON(r)
 	}
 	fmt.Fprintf(a.out, "revision %s: %s questions judged in %s, %s allowed, %d tests passed\n",
-		r.Revision, count(r.Cells), span(r.Took), count(r.Allowed), r.Tests)
+		r.Revision, count(r.Cells), regions.Span(r.Took), count(r.Allowed), r.Tests)
 	rows := [][]string{{"RULE", "SET", "SPEAKS IN", "WHERE"}}
 	for _, u := range r.Rules {
 		rows = append(rows, []string{u.Package + "/" + u.Rule, u.Set, count(u.Cells), fmt.Sprintf("%s:%d", u.File, u.Line)})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"domicile/regions"
 	"fmt"
 	"strings"
 	"time"
@@ -55,7 +56,7 @@ func sinceText(nano int64, now time.Time) string {
 	if nano == 0 {
 		return unknown
 	}
-	return span(max(now.Sub(nanoTime(nano)), 0))
+	return regions.Span(max(now.Sub(nanoTime(nano)), 0))
 }
 
 func linkRows(links []*pb.LinkState, now time.Time) [][]string {
@@ -156,8 +157,8 @@ func policyRows(s *pb.StatusResponse, now time.Time) [][]string {
 			manifest = "DIFFERENT MANIFEST"
 		}
 		heard := ""
-		if p.GetAgeUnixNano() != 0 {
-			heard = "heard " + sinceText(p.GetAgeUnixNano(), now) + " ago"
+		if p.GetHeardUnixNano() != 0 {
+			heard = "heard " + sinceText(p.GetHeardUnixNano(), now) + " ago"
 		}
 		rows = append(rows, []string{p.GetRegion(), "policy " + firstOf(p.GetRevision(), "none active"), "manifest " + firstOf(p.GetManifestDigest(), unknown), manifest, heard})
 		for _, d := range p.GetDifferences() {
@@ -194,10 +195,14 @@ func nodeRows(s *pb.StatusResponse) [][]string {
 		if !st.GetHealthy() {
 			state = "DISK FAILED: " + firstOf(st.GetReason(), unknown)
 		}
-		rows = append(rows, []string{"storage", fmt.Sprintf("%s, %s of %s used, acks prove %s", state, bytesText(st.GetUsedBytes()), bytesText(st.GetLimitBytes()), firstOf(st.GetDurability(), unknown))})
+		rows = append(rows, []string{"storage", fmt.Sprintf("%s, %s of %s used, acks prove %s", state, regions.Bytes(st.GetUsedBytes()), regions.Bytes(st.GetLimitBytes()), firstOf(st.GetDurability(), unknown))})
 	}
 	if c := s.GetClock(); c != nil {
-		rows = append(rows, []string{"clock", fmt.Sprintf("stepped %+.3fs since start", c.GetStepSeconds())})
+		step := "no step since start"
+		if d := seconds(c.GetStepSeconds()); d.Abs() >= 10*time.Millisecond {
+			step = fmt.Sprintf("the wall clock stepped by %+.3fs since start; own time did not", d.Seconds())
+		}
+		rows = append(rows, []string{"clock", step})
 	}
 	rows = append(rows, []string{"version", firstOf(s.GetVersion(), unknown)})
 	for _, w := range s.GetWarnings() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"domicile/regions"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,7 +25,7 @@ func holdingRow(h *pb.LogHolding) []string {
 	if h.GetFirst() > h.GetHead() {
 		stored = "empty"
 	}
-	return append(row, stored, bytesText(h.GetBytes()), stateText(h.GetState()))
+	return append(row, stored, regions.Bytes(h.GetBytes()), stateText(h.GetState()))
 }
 
 func renderTopics(r *pb.TopicsResponse) string {

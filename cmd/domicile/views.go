@@ -154,7 +154,7 @@ func viewStatus(s *pb.StatusResponse) statusView {
 		v.Policies = append(v.Policies, policyView{
 			Region: p.GetRegion(), Revision: known(p.GetRevision(), p.GetKnown()), Manifest: known(p.GetManifestDigest(), p.GetKnown()),
 			ManifestEqual: known(p.GetManifestEqual(), p.GetKnown()), Differences: p.GetDifferences(),
-			Heard: timeView(p.GetAgeUnixNano()),
+			Heard: timeView(p.GetHeardUnixNano()),
 		})
 	}
 	for _, c := range s.GetCertificates() {

@@ -26,7 +26,6 @@ type Config struct {
 
 	Listener net.Listener // of /metrics, /healthz and /readyz; nil: none
 	Clock    regions.Clock
-	Pace     regions.Pace
 	Logger   *slog.Logger
 }
 
@@ -88,6 +87,14 @@ func (a *Admin) figures() map[string]LogFigures {
 	return figures
 }
 
+// What View.Silent may name, as far as somebody looks for it there.
+const (
+	silentLinks  = "links"
+	silentLags   = "lags"
+	silentLogs   = "logs"
+	silentPolicy = "policy"
+)
+
 // view gathers everything at once, within askTimeout.
 func (a *Admin) view(ctx context.Context) View {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -97,10 +104,10 @@ func (a *Admin) view(ctx context.Context) View {
 		Now: c.Clock.Now(), Started: a.started, ClockStep: c.Sources.ClockStep(), Resident: a.resident()}
 	var silent [7]string
 	var group sync.WaitGroup
-	group.Go(func() { v.Links = orSilent(ctx, &a.links, &silent[0], "links") })
-	group.Go(func() { v.Lags = orSilent(ctx, &a.lags, &silent[1], "lags") })
-	group.Go(func() { v.Holdings = orSilent(ctx, &a.holdings, &silent[2], "logs") })
-	group.Go(func() { v.Policy = orSilent(ctx, &a.policy, &silent[3], "policy") })
+	group.Go(func() { v.Links = orSilent(ctx, &a.links, &silent[0], silentLinks) })
+	group.Go(func() { v.Lags = orSilent(ctx, &a.lags, &silent[1], silentLags) })
+	group.Go(func() { v.Holdings = orSilent(ctx, &a.holdings, &silent[2], silentLogs) })
+	group.Go(func() { v.Policy = orSilent(ctx, &a.policy, &silent[3], silentPolicy) })
 	group.Go(func() {
 		if s := orSilent(ctx, &a.storage, &silent[4], "storage"); silent[4] == "" {
 			v.Storage = &s

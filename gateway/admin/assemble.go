@@ -87,7 +87,7 @@ func policyStates(v *View) []*pb.PolicyState {
 			s.Known, s.Revision, s.Serial, s.ManifestDigest = true, h.PolicyRevision, h.PolicySerial, h.ManifestDigest
 			s.ManifestEqual = h.ManifestDigest == v.Federation.Digest
 			s.Differences = differences(v.Federation, h)
-			s.AgeUnixNano = wire.TimeToProto(l.LastHeard)
+			s.HeardUnixNano = wire.TimeToProto(l.LastHeard)
 		}
 		out = append(out, s)
 	}
@@ -151,11 +151,11 @@ func warnings(v *View) []string {
 		out = append(out, "the policy directory was refused: "+v.Policy.Problem)
 	}
 	if step := v.ClockStep.Abs(); step > time.Second {
-		out = append(out, "the wall clock has stepped by "+seconds(v.ClockStep)+"; the steady clock goes on")
+		out = append(out, "the wall clock has stepped by "+regions.Span(v.ClockStep)+"; the steady clock goes on")
 	}
 	for _, l := range v.Links {
 		if l.OffsetOK && l.Offset.Abs() > time.Second {
-			out = append(out, "the clock of "+l.Peer+" is "+seconds(l.Offset)+" away from ours: seconds towards it are not to be trusted")
+			out = append(out, "the clock of "+l.Peer+" is "+regions.Span(l.Offset)+" away from ours: seconds towards it are not to be trusted")
 		}
 	}
 	if s := v.Storage; s != nil && s.Healthy && s.Limit > 0 && s.Used > s.Limit/10*9 {
@@ -171,17 +171,22 @@ func verdict(v *View, m *pb.StatusResponse) (level, line string) {
 		return "failed", "failed: storage does not answer; nobody can say whether publishing works"
 	case !s.Healthy:
 		return "failed", "failed: storage: " + s.Reason + "; publishing is refused here"
+	case slices.Contains(v.Silent, silentPolicy):
+		return "failed", "failed: the policy does not answer; nobody can say whether publishing works"
 	case !v.Policy.Active:
 		return "failed", "failed: no policy is active; publishing and reading are refused here"
 	}
 	var bad []string
+	if len(v.Silent) > 0 {
+		bad = append(bad, strings.Join(v.Silent, ", ")+" unknown")
+	}
 	for _, l := range m.Links {
 		if l.State == linkIsUp {
 			continue
 		}
 		text := l.Peer + " " + map[string]string{linkIsDown: "unreachable", linkIsUnknown: "not heard yet"}[l.State]
 		if l.SinceUnixNano != 0 {
-			text += " for " + seconds(v.Now.Sub(time.Unix(0, l.SinceUnixNano)))
+			text += " for " + regions.Span(v.Now.Sub(time.Unix(0, l.SinceUnixNano)))
 		}
 		bad = append(bad, text)
 	}
@@ -204,11 +209,4 @@ func plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func seconds(d time.Duration) string {
-	if d.Abs() < 10*time.Second {
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -55,7 +56,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			gauge(linkOffset, l.Offset.Seconds(), l.Peer)
 		}
 	}
-	gauge(policyActive, truth(v.Policy.Active))
+	if !slices.Contains(v.Silent, silentPolicy) {
+		gauge(policyActive, truth(v.Policy.Active))
+	}
 	if v.Policy.Active {
 		gauge(policySerial, float64(v.Policy.Serial))
 	}

@@ -28,7 +28,7 @@ func Contract(f *regions.Federation, t *regions.Topic, resident bool) []string {
 		out = append(out, "Copies: in "+strings.Join(t.Mirror, ", ")+", later than the ack and only of what the policy lets rest there. With the disk of a log, the records that no copy had confirmed are gone: the exposure in lag says how much that is.")
 	}
 	out = append(out, "Reader: at least once, from the position the reader keeps; a reader that goes on from an older position sees records again. What it may not see is counted, not shown.",
-		fmt.Sprintf("Retention: records older than %s, or the oldest beyond %d bytes of a log, are taken. A copy that is behind by more loses them and counts them as expired.", t.Retention.MaxAge, t.Retention.MaxBytes))
+		fmt.Sprintf("Retention: records older than %s, or the oldest beyond %s of a log, are taken. A copy that is behind by more loses them and counts them as expired.", regions.Span(t.Retention.MaxAge), regions.Bytes(int64(t.Retention.MaxBytes))))
 	return append(out, lossContract(t, resident)...)
 }
 
@@ -37,7 +37,7 @@ func lossContract(t *regions.Topic, resident bool) []string {
 	if o := t.OnHomeLoss; o != nil {
 		readers := map[string]string{
 			"wait": "readers wait", "stop": "readers are stopped with " + string(api.HomeLost),
-			"read_copy": "readers read a copy that is at most " + o.Consumers.MaxStaleness.String() + " old",
+			"read_copy": "readers read a copy that is at most " + regions.Span(o.Consumers.MaxStaleness) + " old",
 		}[o.Consumers.Mode]
 		out = append(out, "Home lost: producers are refused with "+string(api.HomeUnreachable)+"; "+readers+". "+o.Owner+" says: "+o.Text)
 	}

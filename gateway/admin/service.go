@@ -53,6 +53,9 @@ func holdings(v *View, t *regions.Topic) []*pb.LogHolding {
 	for _, id := range v.Federation.Logs(t) {
 		home, epoch, _ := v.Placement.Home(id)
 		h := &pb.LogHolding{Log: wire.LogToProto(id), Home: home, Role: "elsewhere", Epoch: wire.EpochToProto(epoch)}
+		if v.Holdings == nil {
+			h.Role = "unknown"
+		}
 		if f, here := v.Holdings[id.String()]; here {
 			h.Role, h.State = "copy", string(regions.LagUnknown)
 			if f.Home {
@@ -85,7 +88,11 @@ func (a *Admin) Lag(req *pb.LagRequest, out grpc.ServerStreamingServer[pb.LagRes
 	tick := time.NewTicker(max(interval, minWatch))
 	defer tick.Stop()
 	for {
-		if err := out.Send(a.lagNow(out.Context(), req.GetTopic())); err != nil || !req.GetWatch() {
+		m, err := a.lagNow(out.Context(), req.GetTopic())
+		if err != nil {
+			return wire.GRPCError(err)
+		}
+		if err := out.Send(m); err != nil || !req.GetWatch() {
 			return err
 		}
 		select {
@@ -96,17 +103,20 @@ func (a *Admin) Lag(req *pb.LagRequest, out grpc.ServerStreamingServer[pb.LagRes
 	}
 }
 
-func (a *Admin) lagNow(ctx context.Context, topic string) *pb.LagResponse {
+func (a *Admin) lagNow(ctx context.Context, topic string) (*pb.LagResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	lags, _ := a.lags.get(ctx)
+	lags, ok := a.lags.get(ctx)
+	if !ok { // no answer is not "no lag"
+		return nil, &api.Error{Code: api.NotReady, Op: "lag", Region: a.config.Region, Hint: "the mirror did not answer in time; ask again"}
+	}
 	m := &pb.LagResponse{NowUnixNano: wire.TimeToProto(a.config.Clock.Now()), Region: a.config.Region}
 	for _, l := range sortedLags(lags) {
 		if topic == "" || l.Log.Topic == topic {
 			m.Logs = append(m.Logs, lagToProto(&l))
 		}
 	}
-	return m
+	return m, nil
 }
 
 func sortedLags(lags []regions.Lag) []regions.Lag {

@@ -17,6 +17,7 @@ import (
 )
 
 func TestStatusIsThereInTwoSecondsWhateverHangs(t *testing.T) {
+	t.Parallel()
 	free := make(chan struct{})
 	v := healthy(t, "us-east")
 	a := service(t, v, func(s *admin.Sources) {
@@ -34,6 +35,38 @@ func TestStatusIsThereInTwoSecondsWhateverHangs(t *testing.T) {
 		}
 	}
 	close(free)
+}
+
+// What does not answer is unknown: never up, never caught up, never zero, never absent.
+func TestR14d_SilenceIsNotGoodNews(t *testing.T) {
+	t.Parallel()
+	free := make(chan struct{})
+	defer close(free)
+	v := healthy(t, "us-east")
+	a := service(t, v, func(s *admin.Sources) {
+		s.Lags = func() []regions.Lag { <-free; return nil }
+		s.Holdings = func() []admin.Holding { <-free; return nil }
+		s.Policy = func() admin.Policy { <-free; return admin.Policy{} }
+	})
+	m, err := a.Status(context.Background(), &pb.StatusRequest{})
+	if err != nil || m.GetLevel() != "failed" || !strings.Contains(m.GetVerdict(), "policy does not answer") {
+		t.Errorf("status: %s %q %v", m.GetLevel(), m.GetVerdict(), err)
+	}
+	if _, page := get(t, a, "/metrics"); strings.Contains(page, "domicile_policy_active") {
+		t.Error("a sample of a policy that does not answer")
+	}
+	once := lagStream{context.Background(), make(chan *pb.LagResponse, 1)}
+	if err := a.Lag(&pb.LagRequest{}, once); api.CodeOf(wire.ErrorFromGRPC(err)) != api.NotReady {
+		t.Errorf("lag: %v", err)
+	}
+	topics, err := a.Topics(context.Background(), &pb.TopicsRequest{Topic: "orders"})
+	if err != nil || topics.GetTopics()[0].GetLogs()[0].GetRole() != "unknown" {
+		t.Errorf("topics: %v %v", topics, err)
+	}
+	v.Silent = []string{"lags"}
+	if m := admin.Assemble(v); m.GetLevel() != "degraded" || !strings.Contains(m.GetVerdict(), "lags unknown") {
+		t.Errorf("%s %q", m.GetLevel(), m.GetVerdict())
+	}
 }
 
 func TestR14d_MetricsShowNoSampleOfWhatIsNotKnown(t *testing.T) {

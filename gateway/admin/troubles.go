@@ -107,11 +107,11 @@ func consumers(t *regions.Topic, up bool, lag *regions.Lag) string {
 	case c.Mode != "read_copy":
 		return "stopped with " + string(api.HomeLost)
 	case lag.StalenessKnown && lag.Staleness <= c.MaxStaleness:
-		return "read the copy here, which is " + seconds(lag.Staleness) + " old; it may be " + seconds(c.MaxStaleness)
+		return "read the copy here, which is " + regions.Span(lag.Staleness) + " old; it may be " + regions.Span(c.MaxStaleness)
 	case lag.StalenessKnown:
-		return "stopped with " + string(api.HomeLost) + ": the copy is older than " + seconds(c.MaxStaleness)
+		return "stopped with " + string(api.HomeLost) + ": the copy is older than " + regions.Span(c.MaxStaleness)
 	default:
-		return "stopped with " + string(api.HomeLost) + ": the age of the copy is unknown, at most " + seconds(c.MaxStaleness) + " may be read"
+		return "stopped with " + string(api.HomeLost) + ": the age of the copy is unknown, at most " + regions.Span(c.MaxStaleness) + " may be read"
 	}
 }
 
@@ -121,7 +121,7 @@ func copyRoom(t *regions.Topic, up bool, lag *regions.Lag) string {
 		return ""
 	}
 	if left := t.OnHomeLoss.Consumers.MaxStaleness - lag.Staleness; left > 0 {
-		return "readable for another " + seconds(left)
+		return "readable for another " + regions.Span(left)
 	}
 	return "none: readers are refused"
 }
@@ -156,13 +156,13 @@ func originRoom(v *View, t *regions.Topic, id api.LogID, lag *regions.Lag) strin
 			return "nothing is waiting for the copy"
 		}
 		if left := t.Retention.MaxAge - lag.Exposure; left > 0 {
-			age = seconds(left) + " until retention by age takes records the copy does not have"
+			age = regions.Span(left) + " until retention by age takes records the copy does not have"
 		} else {
 			age = "retention by age is taking records the copy does not have"
 		}
 	}
 	if f, ok := v.Holdings[id.String()]; ok {
-		age += fmt.Sprintf("; %d of %d bytes of the log used", f.Bytes, t.Retention.MaxBytes)
+		age += fmt.Sprintf("; %s of %s of the log used", regions.Bytes(f.Bytes), regions.Bytes(int64(t.Retention.MaxBytes)))
 	}
 	return age
 }

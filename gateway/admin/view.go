@@ -66,7 +66,7 @@ type View struct {
 	Now, Started    time.Time
 	Links           []regions.LinkStatus
 	Lags            []regions.Lag
-	Holdings        map[string]LogFigures // by log
+	Holdings        map[string]LogFigures // by log; nil: not known
 	Policy          Policy
 	Storage         *Storage // nil: it did not answer
 	Certificates    []Certificate

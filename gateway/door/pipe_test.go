@@ -42,7 +42,7 @@ func TestRT3_CreditIsNeitherMadeNorLost(t *testing.T) {
 			local bool
 		}
 		var waiting []held
-		in, out, number := 0, 0, uint64(0)
+		in, out := uint64(0), uint64(0)
 		check := func() {
 			records, bytes := p.left.Records+p.owed.Records, p.left.Bytes+p.owed.Bytes
 			for _, h := range waiting {
@@ -69,8 +69,7 @@ func TestRT3_CreditIsNeitherMadeNorLost(t *testing.T) {
 					return
 				}
 				in++
-				number++
-				p.publish(context.Background(), number, r, regions.Principal{})
+				p.publish(context.Background(), in, r, regions.Principal{})
 				if d.home != "" {
 					waiting = append(waiting, held{r.Size(), d.home == "here"})
 				}
@@ -88,7 +87,7 @@ func TestRT3_CreditIsNeitherMadeNorLost(t *testing.T) {
 				if m, _, err := p.next(rapid.Bool().Draw(t, "stopping")); err != nil {
 					t.Fatal(err)
 				} else if m != nil {
-					out += len(m.GetOutcomes())
+					out += uint64(len(m.GetOutcomes()))
 				}
 			},
 			"": func(*rapid.T) { check() },
@@ -103,7 +102,7 @@ func TestRT3_CreditIsNeitherMadeNorLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out += len(m.GetOutcomes())
+			out += uint64(len(m.GetOutcomes()))
 			if finished {
 				break
 			}

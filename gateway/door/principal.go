@@ -33,7 +33,8 @@ func (r PrincipalRule) place() string {
 	return r.Place
 }
 
-func checkRules(rules []PrincipalRule, f *regions.Federation) error {
+// CheckRules refuses rules that cannot be meant, with ConfigInvalid and the field.
+func CheckRules(rules []PrincipalRule, f *regions.Federation) error {
 	for i, r := range rules {
 		bad := func(field, value, hint string) error {
 			return &api.Error{Code: api.ConfigInvalid, Op: "check principals", Field: fmt.Sprintf("principals[%d].%s", i, field), Value: value, Hint: hint}
@@ -147,30 +148,42 @@ func principalOf(ctx context.Context) regions.Principal {
 
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	c, err := s.identify(ctx, info.FullMethod)
+	if err == nil {
+		err = s.enter()
+	}
 	if err != nil {
 		return nil, wire.GRPCError(err)
 	}
+	defer s.leave()
 	return next(context.WithValue(ctx, callerKey{}, c), req)
 }
 
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	c, err := s.identify(ss.Context(), info.FullMethod)
+	if err == nil {
+		err = s.enter()
+	}
 	if err != nil {
 		return wire.GRPCError(err)
 	}
-	if s.streams.Add(1) > maxStreams {
-		s.streams.Add(-1)
-		return wire.GRPCError(&api.Error{Code: api.Overloaded, Op: "open stream", Hint: "too many streams are open at this node; close some, or use another address of the region"})
-	}
-	defer s.streams.Add(-1)
+	defer s.leave()
 	ctx := context.WithValue(ss.Context(), callerKey{}, c)
-	if info.FullMethod != pb.PublisherService_PublishStream_FullMethodName { // that one delivers its outcomes first
-		var cancel context.CancelCauseFunc
-		ctx, cancel = context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(s.draining, func() { cancel(errShuttingDown(info.FullMethod)) })()
+	if info.FullMethod == pb.PublisherService_PublishStream_FullMethodName {
+		return next(srv, callerStream{ss, ctx}) // delivers its outcomes before it ends
 	}
-	return next(srv, callerStream{ss, ctx})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.draining, func() { cancel(errShuttingDown(info.FullMethod)) })()
+	// A client that does not read blocks the handler in flow control, where no context
+	// reaches it: ending the stream from here is what ends it.
+	ended := make(chan error, 1)
+	s.workers.Go(func() { ended <- next(srv, callerStream{ss, ctx}) })
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return wire.GRPCError(context.Cause(ctx))
+	}
 }
 
 // callerStream is a stream whose context knows the caller.

@@ -3,6 +3,7 @@ package door_test
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,7 +171,30 @@ func TestRulesThatCannotBeMeantAreRefused(t *testing.T) {
 	}
 }
 
-// TestPlainTCPOnTheTLSPort: what speaks no TLS is cut off and costs nothing.
+// TestTheDoorSaysWhoWasTurnedAway: the certificate of a region, good as it is, is none
+// for the door.
+func TestTheDoorSaysWhoWasTurnedAway(t *testing.T) {
+	r := newRig(t)
+	ca := newAuthority(t, "test")
+	d := r.open(func(c *door.Config) { c.Identity = ca.issue(identity.Region, "us-east", r.clock) })
+	for range 3 { // more than one in ten seconds is counted, not written
+		c := r.client(func(c *client.Config) {
+			c.TLS, c.Attempts = ca.issue(identity.Region, "eu-west", r.clock).ClientTLS(identity.Region, "us-east"), 1
+		}, d)
+		rec := order("us", "x")
+		if _, err := c.Publish(deadline(t), &rec); err == nil {
+			t.Fatal("a region was let in")
+		}
+	}
+	eventually(t, "a line about the refusal", func() bool {
+		return strings.Contains(r.log.String(), "PERMISSION_DENIED") && strings.Contains(r.log.String(), "kind region is not taken here")
+	})
+	if n := strings.Count(r.log.String(), "refused at the door"); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+// TestPlainTCPOnTheTLSPort: what speaks no TLS is cut off, and the log says why.
 func TestPlainTCPOnTheTLSPort(t *testing.T) {
 	r := newRig(t)
 	d := r.open(func(c *door.Config) { c.Identity = newAuthority(t, "test").issue(identity.Region, "us-east", r.clock) })
@@ -191,5 +215,11 @@ func TestPlainTCPOnTheTLSPort(t *testing.T) {
 	}
 	if e, ok := err.(net.Error); ok && e.Timeout() {
 		t.Error("the connection was kept")
+	}
+	eventually(t, "a line about the caller", func() bool {
+		return strings.Contains(r.log.String(), "PERMISSION_DENIED") && strings.Contains(r.log.String(), "does not speak TLS")
+	})
+	if strings.Contains(r.log.String(), "hello") {
+		t.Errorf("what the caller sent is in the log:\n%s", r.log)
 	}
 }

@@ -97,9 +97,9 @@ func TestRA5_PipelinedRecordsGetOneOutcomeEach(t *testing.T) {
 	}
 }
 
-func dial(t *testing.T, d *door.Server) *grpc.ClientConn {
+func dial(t *testing.T, d *door.Server, more ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(d.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(d.Addr().String(), append(more, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,6 +305,15 @@ func TestVerdictsKeepTheirCodeOverTheDoor(t *testing.T) {
 		if got := wire.ErrorFromGRPC(err); api.CodeOf(got) != c.code {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+	twice := order("us", "x")
+	twice.ID = "twice"
+	if _, err := raw.Publish(deadline(t), &pb.PublishRequest{Record: wire.RecordToProto(&twice)}); err != nil {
+		t.Fatal(err)
+	}
+	twice.Body = []byte("y")
+	if _, err := raw.Publish(deadline(t), &pb.PublishRequest{Record: wire.RecordToProto(&twice)}); api.CodeOf(wire.ErrorFromGRPC(err)) != api.IDReused {
+		t.Errorf("an id again with another body: %v", err)
 	}
 	// Text that is not UTF-8 cannot even be sent; the client says which field it is.
 	rec := order("us", "x")

@@ -93,7 +93,7 @@ func newRig(t testing.TB) *rig {
 		Self: "us-east", Federation: r.fed, Placement: r.fed, Gate: r.gate, Links: r.hole, Lags: noLags{},
 		Homes: func(l api.LogID) (regions.HomeLog, bool) { return r.home, l == id },
 		Logs:  func(string) []regions.Log { return []regions.Log{r.home} },
-		Clock: r.clock, Pace: 0.25, Logger: r.logger,
+		Clock: r.clock, Pace: 0.25,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -29,10 +29,12 @@ const (
 	StreamBytes   = 8 << 20 // and their bytes, as api.Record.Size counts them
 
 	maxMessage           = 9 << 20 // what one message may hold: the credit, and framing
-	maxStreams           = 2_048   // streams open at once, over all connections
+	maxCalls             = 2_048   // calls and streams open at once, over all connections
 	streamsPerConnection = 256
 	streamWindow         = 1 << 20
 	connectionWindow     = 4 << 20
+
+	flushWithin = time.Second // for the last messages, once every handler has returned
 )
 
 // Gateway is what the door opens to. *gateway.Gateway is one.
@@ -67,15 +69,16 @@ type Server struct {
 	grpc     *grpc.Server
 	health   *health.Server
 	dev      *caller
-	streams  atomic.Int64
+	calls    atomic.Int64    // open now
+	left     chan struct{}   // the last call has left while the door closes
 	draining context.Context // ends when Close begins
 	drain    context.CancelFunc
-	workers  sync.WaitGroup // Serve, and the receiving side of streams
+	workers  sync.WaitGroup // Serve, and the work of streams
 }
 
 // New checks the configuration. Nothing is served before Start.
 func New(c Config) (*Server, error) {
-	s := &Server{config: c, health: health.NewServer()}
+	s := &Server{config: c, health: health.NewServer(), left: make(chan struct{}, 1)}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	options := []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
@@ -91,10 +94,11 @@ func New(c Config) (*Server, error) {
 		}
 		s.dev = &caller{anything: true, Principal: regions.Principal{Name: "dev", Kind: client, Class: c.DevClass, Place: c.Region}}
 	} else {
-		if err := checkRules(c.Rules, c.Federation); err != nil {
+		if err := CheckRules(c.Rules, c.Federation); err != nil {
 			return nil, err
 		}
-		options = append(options, grpc.Creds(credentials.NewTLS(c.Identity.ServerTLS(identity.Client, identity.Operator))))
+		options = append(options, grpc.Creds(&handshakes{clock: c.Clock, logger: c.Logger,
+			TransportCredentials: credentials.NewTLS(c.Identity.ServerTLS(identity.Client, identity.Operator))}))
 	}
 	s.grpc = grpc.NewServer(options...)
 	if c.Gateway != nil {
@@ -145,8 +149,9 @@ func (s *Server) SetServing(on bool) {
 func (s *Server) Addr() net.Addr { return s.config.Listener.Addr() }
 
 // Close takes no new records, delivers the outcomes of those in flight, ends every
-// stream with ShuttingDown and stops. When ctx ends first it cuts the connections;
-// their clients count what is open as unknown.
+// stream with ShuttingDown and stops. A client that does not read what is sent to it
+// is cut off a second after everything else is done. When ctx ends first Close cuts
+// all connections; their clients count what is open as unknown.
 func (s *Server) Close(ctx context.Context) error {
 	s.drain()
 	s.health.Shutdown()
@@ -155,16 +160,56 @@ func (s *Server) Close(ctx context.Context) error {
 		s.grpc.GracefulStop()
 		close(stopped)
 	}()
-	var err error
-	select {
-	case <-stopped:
-	case <-ctx.Done():
-		err = ctx.Err()
-		s.grpc.Stop()
-		<-stopped
+	if s.calls.Load() == 0 {
+		s.allLeft()
 	}
+	err := s.await(ctx, stopped)
+	_ = s.config.Listener.Close() // still open only if it was never served
 	s.workers.Wait()
 	return err
+}
+
+// await waits for the graceful stop, and stops less gracefully when it has to.
+func (s *Server) await(ctx context.Context, stopped <-chan struct{}) error {
+	var flushed <-chan time.Time
+	for {
+		select {
+		case <-stopped:
+			return nil
+		case <-s.left:
+			flushed = time.After(flushWithin)
+		case <-flushed:
+			s.grpc.Stop()
+			<-stopped
+			return nil
+		case <-ctx.Done():
+			s.grpc.Stop()
+			<-stopped
+			return ctx.Err()
+		}
+	}
+}
+
+// enter counts a call in, if there is room.
+func (s *Server) enter() error {
+	if s.calls.Add(1) <= maxCalls {
+		return nil
+	}
+	s.leave()
+	return &api.Error{Code: api.Overloaded, Op: "open call", Hint: "too many calls are open at this node; close some, or use another address of the region"}
+}
+
+func (s *Server) leave() {
+	if s.calls.Add(-1) == 0 && s.draining.Err() != nil {
+		s.allLeft()
+	}
+}
+
+func (s *Server) allLeft() {
+	select {
+	case s.left <- struct{}{}:
+	default:
+	}
 }
 
 func errShuttingDown(op string) error {

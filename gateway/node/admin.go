@@ -25,11 +25,12 @@ func (n *Node) openAdmin(ctx, _ context.Context) error {
 			Certificates: n.certificates, ClockStep: n.clockStep, Warnings: n.warnings, Combinations: n.combinations,
 		},
 		Explain: n.explain, Reload: n.reload,
-		Listener: n.pages, Clock: n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger,
+		Listener: n.pages, Clock: n.seams.Clock, Logger: n.logger,
 	})
 	n.onClose(func(ctx context.Context) error {
-		_ = n.pages.Close() // closed already if the pages were served
-		return n.admin.Close(ctx)
+		err := n.admin.Close(ctx)
+		_ = n.pages.Close() // still open only if the pages were never served
+		return err
 	})
 	return nil
 }
@@ -135,11 +136,13 @@ func (n *Node) explain(ctx context.Context, req *pb.ExplainRequest) (*pb.Explain
 	if q.Origin == "" {
 		q.Origin = n.cfg.Region
 	}
-	e, revision, err := n.policies.explain(ctx, q)
+	e, err := n.policies.explain(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	return explained(n.federation, e, revision), nil
+	d := e.Decision
+	return &pb.ExplainResponse{Allow: d.Allow, Code: string(d.Code), Regions: d.Regions, Destination: d.Destination,
+		Reasons: e.Because(), Floor: e.Floor, Revision: e.Revision, Trace: e.Trace}, nil
 }
 
 func (n *Node) reload(ctx context.Context) (*pb.ReloadResponse, error) {

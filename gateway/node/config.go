@@ -9,7 +9,6 @@ import (
 
 	"domicile/api"
 	"domicile/gateway/door"
-	"domicile/policy"
 	"domicile/regions"
 	"domicile/regions/strict"
 )
@@ -105,14 +104,8 @@ func (c *Config) Validate(f *regions.Federation, dev bool) error {
 			return bad(field, address, "--dev serves without certificates and is for loopback addresses only")
 		}
 	}
-	for i, p := range c.Principals {
-		field := fmt.Sprintf("principals[%d]", i)
-		if p.Match == "" || p.Class == "" {
-			return bad(field, p.Match, "give match and class")
-		}
-		if _, ok := f.Region(p.Place); p.Place != "" && p.Place != policy.None && !ok {
-			return bad(field+".place", p.Place, "a region of the manifest, or none")
-		}
+	if err := door.CheckRules(c.Principals, f); err != nil {
+		return err
 	}
 	if _, err := c.Log.level(); err != nil {
 		return bad("log.level", c.Log.Level, "debug, info, warn or error")

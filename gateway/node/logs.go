@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"domicile/api"
@@ -99,7 +100,7 @@ func (b *logBook) allHomes() []regions.HomeLog {
 	return slices.Collect(maps.Values(b.homes))
 }
 
-// ofTopic lists the logs of a topic that are here, homes first, by name.
+// ofTopic lists the logs of a topic that are here, homes and copies, by name.
 func (b *logBook) ofTopic(topic string) []regions.Log {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -114,16 +115,6 @@ func (b *logBook) ofTopic(topic string) []regions.Log {
 			logs = append(logs, log)
 		}
 	}
-	slices.SortFunc(logs, func(x, y regions.Log) int { return compareLogs(x.ID(), y.ID()) })
+	slices.SortFunc(logs, func(x, y regions.Log) int { return strings.Compare(x.ID().String(), y.ID().String()) })
 	return logs
-}
-
-func compareLogs(a, b api.LogID) int {
-	switch x, y := a.String(), b.String(); {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	}
-	return 0
 }

@@ -5,8 +5,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,8 +25,8 @@ import (
 	"domicile/regions/link"
 )
 
-// Node is one running gateway with its store. Start it once, Close it once; both are
-// safe to call from any goroutine.
+// Node is one running gateway with its store. Start it once, and Close it once Start
+// has returned. The other methods are for a node that was started, from any goroutine.
 type Node struct {
 	cfg        Config
 	seams      Seams
@@ -38,6 +41,7 @@ type Node struct {
 	gate     *policy.Gate
 	policies *policies
 	mesh     *link.Mesh
+	links    net.Addr // where the mesh listens
 	source   *mirror.Source
 	target   *mirror.Target
 	gateway  *gateway.Gateway
@@ -57,6 +61,12 @@ type Node struct {
 func New(c Config, f *regions.Federation, s Seams) (*Node, error) {
 	if err := c.Validate(f, s.Dev); err != nil {
 		return nil, err
+	}
+	// This setting has the HTTP/2 library write what it sends and receives to standard
+	// error: records in transit would come to rest in a log.
+	if strings.Contains(os.Getenv("GODEBUG"), "http2debug=2") {
+		return nil, &api.Error{Code: api.ConfigInvalid, Op: "start node", Field: "GODEBUG", Value: "http2debug=2",
+			Hint: "start without it: it writes what records hold to standard error"}
 	}
 	s.complete(c)
 	boot := make([]byte, 8)
@@ -88,10 +98,9 @@ func (n *Node) Start(ctx context.Context) error {
 		{"doors", n.openDoors},
 	} {
 		if err := step.run(ctx, life); err != nil {
-			n.logger.Error("start failed", "step", step.name, "err", err)
 			closing, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer done()
-			return errors.Join(err, n.Close(closing))
+			return errors.Join(fmt.Errorf("start %s: %w", step.name, err), n.Close(closing))
 		}
 	}
 	n.mesh.Start(life)
@@ -107,14 +116,21 @@ func (n *Node) Start(ctx context.Context) error {
 func (n *Node) onClose(f func(context.Context) error) { n.undo = append(n.undo, f) }
 
 // Close stops taking records, lets those in flight find their outcome, and closes
-// the parts in reverse. What is undecided when ctx ends is told OUTCOME_UNKNOWN.
+// the parts in reverse. What is undecided when ctx ends is told OUTCOME_UNKNOWN. No
+// part may use up more than half of the time that is left: whatever hangs before the
+// store, which goes last, must not make its next start an unclean one.
 func (n *Node) Close(ctx context.Context) error {
 	n.once.Do(func() {
 		var errs []error
 		for i := len(n.undo) - 1; i >= 0; i-- {
-			if err := n.undo[i](ctx); err != nil {
+			step, cancel := half(ctx)
+			if i == 0 {
+				step = ctx
+			}
+			if err := n.undo[i](step); err != nil {
 				errs = append(errs, err)
 			}
+			cancel()
 		}
 		if n.cancel != nil {
 			n.cancel()
@@ -123,6 +139,15 @@ func (n *Node) Close(ctx context.Context) error {
 		n.err = errors.Join(errs...)
 	})
 	return n.err
+}
+
+// half is a context with half of the time that ctx has left.
+func half(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, bounded := ctx.Deadline()
+	if !bounded {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(end)/2)
 }
 
 func (n *Node) openIdentity(context.Context, context.Context) error {
@@ -153,9 +178,9 @@ func (n *Node) openStore(ctx, _ context.Context) error {
 // refused until a good one is loaded.
 func (n *Node) openPolicy(ctx, life context.Context) error {
 	n.gate = policy.NewGate(n.federation, n.cfg.Region, n.seams.Hooks.Policy)
-	n.policies = &policies{dir: n.cfg.Policies, federation: n.federation, gate: n.gate, logger: n.logger, changed: func() {}}
+	n.policies = newPolicies(n.cfg.Policies, n.federation, n.gate, n.logger)
 	if _, err := n.policies.load(ctx); err != nil {
-		n.logger.Error("no policy is active: every record is refused", "err", err)
+		n.logger.Error("no policy is active: every record is refused until a good one is loaded")
 	}
 	n.loops.Go(func() { n.policies.watch(life, n.seams.Pace.Of(candidateEvery)) })
 	return nil
@@ -166,6 +191,7 @@ func (n *Node) openLinks(ctx, _ context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.links = listener.Addr()
 	addresses := map[string]string{}
 	for _, peer := range n.federation.Peers(n.cfg.Region) {
 		r, _ := n.federation.Region(peer)
@@ -183,7 +209,7 @@ func (n *Node) openLinks(ctx, _ context.Context) error {
 	return nil
 }
 
-func (n *Node) openMirror(context.Context, context.Context) error {
+func (n *Node) openMirror(ctx, _ context.Context) error {
 	enter := func() mirror.Pass { return n.gate.Enter() }
 	var err error
 	n.target, err = mirror.NewTarget(mirror.TargetConfig{
@@ -204,15 +230,15 @@ func (n *Node) openMirror(context.Context, context.Context) error {
 		return err
 	}
 	n.onClose(n.source.Close)
+	n.target.Start(ctx)
 	return nil
 }
 
-func (n *Node) openGateway(ctx, _ context.Context) error {
-	n.target.Start(ctx)
+func (n *Node) openGateway(context.Context, context.Context) error {
 	var err error
 	n.gateway, err = gateway.New(gateway.Config{
 		Self: n.cfg.Region, Federation: n.federation, Placement: n.federation, Gate: n.gate, Homes: n.logs.home, Logs: n.logs.ofTopic,
-		Links: n.mesh, Lags: (*lags)(n), Clock: n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger, Counters: n.admin,
+		Links: n.mesh, Lags: (*lags)(n), Clock: n.seams.Clock, Pace: n.seams.Pace, Counters: n.admin,
 	})
 	if err != nil {
 		return err
@@ -230,8 +256,8 @@ func (n *Node) Admin() string { return n.desk.Addr().String() }
 // Metrics is where /metrics, /healthz and /readyz are served, host:port, once started.
 func (n *Node) Metrics() string { return n.pages.Addr().String() }
 
-// Link is where other regions connect.
-func (n *Node) Link() string { return n.cfg.Listen.Link }
+// Link is where other regions connect, host:port, once started.
+func (n *Node) Link() string { return n.links.String() }
 
 // Gates is the fault gate under this region's links.
 func (n *Node) Gates() *link.Gates { return n.mesh.Gates() }

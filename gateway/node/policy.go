@@ -12,9 +12,13 @@ import (
 	"domicile/regions"
 )
 
-// candidateEvery is how often the policy directory is looked at. A change is only
-// reported: activation is somebody's decision.
-const candidateEvery = 5 * time.Second
+const (
+	// candidateEvery is how often the policy directory is looked at. A change is only
+	// reported: activation is somebody's decision.
+	candidateEvery = 5 * time.Second
+	// loadWithin bounds one load, rules that hardly end included.
+	loadWithin = 5 * time.Minute
+)
 
 // policies loads the policy directory, keeps the last good policy and knows why the
 // last load failed. Safe for concurrent use.
@@ -25,41 +29,64 @@ type policies struct {
 	logger     *slog.Logger
 	changed    func() // the active policy is another one now
 
-	loading sync.Mutex // one load at a time
+	loading chan struct{} // holds one while a load is under way
 
 	mu        sync.Mutex
 	active    *opa.Policy
-	problem   error  // of the last load; nil: it worked
+	problem   error  // why the directory that was tried last is not in force; nil: it is
 	loaded    string // digest of the directory that was tried last
 	candidate string // digest of the directory now, when it differs from loaded
 }
 
+func newPolicies(dir string, f *regions.Federation, gate *policy.Gate, logger *slog.Logger) *policies {
+	return &policies{dir: dir, federation: f, gate: gate, logger: logger, changed: func() {}, loading: make(chan struct{}, 1)}
+}
+
 // load compiles, judges the whole domain, runs the tests and flips, or keeps what is
-// active and says why.
+// active and says why. Loads run one after the other. If ctx ends while hand-overs
+// judged under the older policy are open, the new one is in force all the same, and
+// the error (NotReady) says so.
 func (p *policies) load(ctx context.Context) (opa.Report, error) {
-	p.loading.Lock()
-	defer p.loading.Unlock()
-	tried, _ := opa.Digest(p.dir)
+	ctx, cancel := context.WithTimeout(ctx, loadWithin)
+	defer cancel()
+	select {
+	case p.loading <- struct{}{}:
+		defer func() { <-p.loading }()
+	case <-ctx.Done():
+		return opa.Report{}, &api.Error{Code: api.NotReady, Op: "load policy", Err: ctx.Err(), Hint: "another load is under way"}
+	}
+	tried, _ := opa.Digest(p.dir) // "" for a directory that cannot be read: any that can be is a candidate
 	next, err := opa.Load(ctx, p.dir, p.federation)
 	if err == nil {
+		tried = next.Generation.Digest
 		err = p.gate.Activate(ctx, next.Generation)
 	}
-	flipped := next != nil && p.gate.Current() == next.Generation
-	p.mu.Lock()
-	p.problem, p.loaded, p.candidate = err, tried, ""
-	if flipped {
-		p.active = next
-	}
-	p.mu.Unlock()
+	flipped := p.note(tried, next, err)
 	if flipped {
 		p.changed()
 	}
 	if err != nil {
-		p.logger.Error("policy not activated", "err", err)
+		p.logger.Error("loading the policy failed", "err", err)
 		return opa.Report{}, err
 	}
 	p.logger.Info("policy active", "revision", next.Generation.Revision, "cells", next.Report.Cells, "tests", next.Report.Tests)
 	return next.Report, nil
+}
+
+// note keeps what came of a load. flipped: the policy in force is another one now.
+func (p *policies) note(tried string, next *opa.Policy, err error) (flipped bool) {
+	now := p.gate.Current()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.problem, p.loaded, p.candidate = err, tried, ""
+	if next == nil || now == nil || now.Digest != next.Generation.Digest {
+		return false
+	}
+	p.problem = nil // an error is then about the older policy's last hand-overs only
+	if flipped = now == next.Generation; flipped {
+		p.active = next
+	}
+	return flipped
 }
 
 // watch looks for a changed directory until ctx ends.
@@ -100,14 +127,13 @@ func (p *policies) state() (candidate string, problem error) {
 	return p.candidate, p.problem
 }
 
-// explain answers one question with the rules that spoke and the revision they are of.
-func (p *policies) explain(ctx context.Context, q policy.Question) (e *opa.Explanation, revision string, err error) {
+// explain answers one question with the rules that spoke.
+func (p *policies) explain(ctx context.Context, q policy.Question) (*opa.Explanation, error) {
 	p.mu.Lock()
 	active := p.active
 	p.mu.Unlock()
 	if active == nil {
-		return nil, "", &api.Error{Code: api.PolicyUnavailable, Op: "explain", Hint: "no policy is active; domicile policy check says what is wrong with the directory"}
+		return nil, &api.Error{Code: api.PolicyUnavailable, Op: "explain", Hint: "no policy is active; domicile policy check says what is wrong with the directory"}
 	}
-	e, err = active.Explain(ctx, q)
-	return e, active.Report.Revision, err
+	return active.Explain(ctx, q)
 }

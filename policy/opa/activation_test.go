@@ -136,6 +136,13 @@ func TestExplain(t *testing.T) {
 	if len(e.Rules) != 1 || e.Rules[0].Rule != "never_in_transit" || e.Rules[0].File != "rules/health.rego" || e.Rules[0].Line == 0 {
 		t.Errorf("rules: %+v", e.Rules)
 	}
+	if e.Revision != p.Report.Revision || e.Floor != "a record of residency eu may rest in eu-west" {
+		t.Errorf("revision %q, floor %q", e.Revision, e.Floor)
+	}
+	lines := e.Because()
+	if want := fmt.Sprintf("forbid health/never_in_transit speaks, rules/health.rego:%d", e.Rules[0].Line); lines[len(lines)-1] != want || !strings.HasPrefix(lines[0], policy.ReasonForbidden+" rule health/never_in_transit") {
+		t.Errorf("because %q", lines)
+	}
 	if !strings.Contains(e.Trace, "health.rego") {
 		t.Errorf("the trace names no rule:\n%s", e.Trace)
 	}

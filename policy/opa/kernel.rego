@@ -37,8 +37,6 @@ destinations contains {"by": p, "finding": f} if {
 	some f in data.residency.rules[p].destination
 }
 
-# What has to be known is listed, and what is known taken away: a field that is missing
-# stays in, where `not` over it would be skipped.
 # Written as what must hold, not as what must not: a field that is missing makes this
 # undefined, so false, where a `not` over it would be skipped.
 default all_known := false

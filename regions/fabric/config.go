@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"log/slog"
+	"net"
 	"os"
 	"time"
 
@@ -43,6 +44,8 @@ type Hooks struct {
 	Sync func(dir *os.File) error
 	// NoBarrier releases appends without any sync.
 	NoBarrier bool
+	// NoDedupe forgets that an id is durable: a record sent again is stored again.
+	NoDedupe bool
 	// Written is told that the broker has taken a log's records up to sequence.
 	Written func(log api.LogID, sequence uint64)
 	// Released is told, just before the callers are, that records up to sequence are
@@ -50,6 +53,8 @@ type Hooks struct {
 	Released func(log api.LogID, sequence uint64)
 	// DropAck makes the writer miss the broker's answer to a batch when it is true.
 	DropAck func(log api.LogID) bool
+	// Wire wraps the writers' connection to the broker; it may hold back what passes.
+	Wire func(net.Conn) net.Conn
 	// BootID replaces the kernel's boot id.
 	BootID string
 }

@@ -67,9 +67,12 @@ type indexes struct {
 	logs  map[*index]struct{}
 	total int
 	max   int
+	least int // of each log
 }
 
-func newIndexes() *indexes { return &indexes{logs: map[*index]struct{}{}, max: maxIndexed} }
+func newIndexes() *indexes {
+	return &indexes{logs: map[*index]struct{}{}, max: maxIndexed, least: minIndexed}
+}
 
 func (x *indexes) add() *index {
 	i := &index{byID: map[[hashSize]byte]uint32{}, all: x}
@@ -77,6 +80,16 @@ func (x *indexes) add() *index {
 	x.logs[i] = struct{}{}
 	x.mu.Unlock()
 	return i
+}
+
+// remove forgets a log whose opening failed.
+func (x *indexes) remove(i *index) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if _, ok := x.logs[i]; ok {
+		delete(x.logs, i)
+		x.total -= i.size()
+	}
 }
 
 func (x *indexes) count() int {
@@ -103,7 +116,7 @@ func (i *index) put(e indexed) {
 	i.byID[e.id] = i.first + uint32(before)
 	i.ring = append(i.ring, e)
 	old := e.at - int64(minIndexAge)
-	for len(i.ring)-i.head > minIndexed && i.ring[i.head].at < old {
+	for len(i.ring)-i.head > i.all.least && i.ring[i.head].at < old {
 		i.drop()
 	}
 	grown := len(i.ring) - i.head - before

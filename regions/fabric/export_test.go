@@ -44,3 +44,6 @@ func StreamName(id api.LogID) string {
 func (f *Fabric) DeleteStream(ctx context.Context, id api.LogID) error {
 	return f.broker.js.DeleteStream(ctx, StreamName(id))
 }
+
+// KeepIDs sets how many ids of each log the index keeps however old they are.
+func (f *Fabric) KeepIDs(n int) { f.indexes.least = n }

@@ -38,16 +38,20 @@ type Fabric struct {
 
 	wireMu sync.Mutex
 	wired  *wire
+	tokens atomic.Uint64 // given to requests and batches
 
 	failure atomic.Pointer[failure]
+	fenced  chan struct{} // closed at the failure
+	closed  chan struct{} // closed when Close is through
 
-	mu      sync.Mutex
-	closing bool
-	wg      sync.WaitGroup
-	logs    map[string]*store // by stream, those opened in this run
-	opening map[string]bool
-	known   map[string]logEntry // by stream, all that this store was ever given
-	clean   map[string]uint64   // by stream, broker's last sequence at the last clean end
+	mu       sync.Mutex
+	draining bool // Close was called: no log is opened any more
+	closing  bool // nothing is started any more
+	wg       sync.WaitGroup
+	logs     map[string]*store // by stream, those opened in this run
+	opening  map[string]bool
+	known    map[string]logEntry // by stream, all that this store was ever given
+	clean    map[string]uint64   // by stream, broker's last sequence at the last clean end
 }
 
 // Open starts the region's store on cfg.Dir, which it creates if need be. It fails
@@ -58,7 +62,8 @@ func Open(ctx context.Context, cfg Config) (*Fabric, error) {
 		return nil, err
 	}
 	f := &Fabric{cfg: cfg, indexes: newIndexes(), logs: map[string]*store{}, opening: map[string]bool{},
-		known: map[string]logEntry{}, clean: map[string]uint64{}, sweeps: make(chan struct{}, 1)}
+		known: map[string]logEntry{}, clean: map[string]uint64{}, sweeps: make(chan struct{}, 1),
+		fenced: make(chan struct{}), closed: make(chan struct{})}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := f.open(ctx); err != nil {
 		f.cancel()
@@ -77,20 +82,20 @@ func (f *Fabric) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if f.broker, err = startBroker(ctx, &f.cfg, f.cfg.Dir); err != nil {
-		return err
-	}
 	f.barrier = &barrier{dir: f.dir, sync: f.syncRound, fail: f.failSync, spawn: f.spawn}
-	if err := f.checkStreams(ctx); err != nil {
-		return err
-	}
-	if last.State != runClean {
-		if err := f.cfg.Hooks.Sync(f.dir); err != nil {
-			return &api.Error{Code: api.StorageFailed, Op: "sync after an unclean end", Hint: "check the disk", Err: err}
+	if last.State == runFailed {
+		// Tails are there twice for a while, which the logs' bounds do not foresee. That
+		// broker goes again, so that none of its room can be promised to a log.
+		if err := f.start(ctx, 2*MaxHeldBytes, last); err != nil {
+			return err
 		}
 		if err := f.rewriteTails(ctx, last); err != nil {
 			return err
 		}
+		f.stopBroker()
+	}
+	if err := f.start(ctx, 0, last); err != nil {
+		return err
 	}
 	if err := f.writeRun(run{State: runOpen, Boot: f.boot}); err != nil {
 		return fmt.Errorf("write run mark: %w", err)
@@ -99,6 +104,27 @@ func (f *Fabric) open(ctx context.Context) error {
 		return errors.New("fabric closed while it opened")
 	}
 	return nil
+}
+
+// start starts the broker, with room to spare beyond MaxStore, and brings what it took up
+// of an unclean run to disk.
+func (f *Fabric) start(ctx context.Context, spare int64, last run) (err error) {
+	if f.broker, err = startBroker(ctx, &f.cfg, f.cfg.MaxStore+spare); err != nil {
+		return err
+	}
+	if err := f.checkStreams(ctx); err != nil || last.State == runClean {
+		return err
+	}
+	if err := f.cfg.Hooks.Sync(f.dir); err != nil {
+		return &api.Error{Code: api.StorageFailed, Op: "sync after an unclean end", Hint: "check the disk", Err: err}
+	}
+	return nil
+}
+
+func (f *Fabric) stopBroker() {
+	f.stopWire()
+	f.broker.stop()
+	f.broker = nil
 }
 
 func (f *Fabric) openDir() error {
@@ -208,7 +234,10 @@ func (f *Fabric) wire() (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := dialWire(conn, accountUser, f.broker.password, f.cfg.Pace.Of(2*time.Second))
+	if h := f.cfg.Hooks.Wire; h != nil {
+		conn = h(conn)
+	}
+	w, err := dialWire(conn, accountUser, f.broker.password, f.cfg.Pace.Of(2*time.Second), &f.tokens)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -227,13 +256,15 @@ func shuttingDown() error {
 // unclean one. When the disk hangs it gives up after the append deadline once more.
 func (f *Fabric) Close(ctx context.Context) error {
 	f.mu.Lock()
-	if f.closing {
+	if f.draining {
 		f.mu.Unlock()
-		f.wg.Wait()
+		<-f.closed // the first call has its deadlines
 		return nil
 	}
+	f.draining = true
 	logs := maps.Clone(f.logs)
 	f.mu.Unlock()
+	defer close(f.closed)
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(AppendDeadline))
 	defer cancel()
 	drained := true
@@ -257,9 +288,7 @@ func (f *Fabric) Close(ctx context.Context) error {
 	for _, l := range logs {
 		l.abandon()
 	}
-	f.stopWire()
-	f.broker.stop()
-	f.broker = nil
+	f.stopBroker()
 	err := f.markClosed(drained, clean)
 	f.release()
 	return err
@@ -319,8 +348,7 @@ func (f *Fabric) stopWire() {
 // release gives back what Open took before anything could be written.
 func (f *Fabric) release() {
 	if f.broker != nil {
-		f.stopWire()
-		f.broker.stop()
+		f.stopBroker()
 	}
 	for _, file := range []*os.File{f.dir, f.lock} {
 		if file != nil {

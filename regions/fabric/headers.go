@@ -67,6 +67,14 @@ type message struct {
 	stored   int64  // bytes in the broker's count
 }
 
+// firstSequence is the first sequence an item stands for.
+func (m *message) firstSequence() uint64 {
+	if m.item.Gap != nil {
+		return m.item.Gap.From
+	}
+	return m.position.Sequence
+}
+
 func appendHeader(b []byte, name, value string) []byte {
 	b = append(b, name...)
 	b = append(b, ": "...)

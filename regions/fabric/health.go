@@ -2,9 +2,11 @@ package fabric
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -91,7 +93,13 @@ func (f *Fabric) failSync(err error) {
 	for stream, l := range logs {
 		clean[stream] = l.durableBroker()
 	}
-	if e := f.writeRun(run{State: runFailed, Boot: f.boot, Clean: clean}); e != nil {
+	mark := run{State: runFailed, Boot: f.boot, Clean: clean}
+	e := f.writeRun(mark)
+	if e != nil {
+		// A disk without room for another file still takes the mark in place of the old.
+		e = errors.Join(e, overwriteJSON(filepath.Join(f.cfg.Dir, runFile), mark))
+	}
+	if e != nil {
 		f.cfg.Logger.Error("mark of the failed sync is not on disk", "error", e)
 	}
 	f.fail(fmt.Sprintf("a sync of the data volume failed: %v", err))
@@ -103,6 +111,7 @@ func (f *Fabric) fail(reason string) {
 	if !f.failure.CompareAndSwap(nil, &failure{reason: reason, since: f.cfg.Clock.Now()}) {
 		return
 	}
+	close(f.fenced)
 	f.cfg.Logger.Error("the store takes no more records in this run", "reason", reason)
 	f.mu.Lock()
 	logs := maps.Clone(f.logs)

@@ -45,7 +45,7 @@ func (l home) admit(e *entry) (answer func() regions.Stored) {
 		return refused(&api.Error{Code: api.Overloaded, Op: "append", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
 			RetryAfter: l.f.cfg.Pace.Of(200 * time.Millisecond), Hint: "the log's writer holds all it may; nothing was stored, retry with the same id"})
 	}
-	if at, ok := l.index.get(e.id); ok {
+	if at, ok := l.index.get(e.id); ok && !l.f.cfg.Hooks.NoDedupe {
 		if at.body != e.hash {
 			return refused(l.idReused())
 		}

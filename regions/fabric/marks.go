@@ -155,6 +155,22 @@ func writeJSON(path string, v any) error {
 	return errors.Join(synced, syncDir(filepath.Dir(path)))
 }
 
+// overwriteJSON writes a mark over the old one, in its place on the disk. It may tear.
+func overwriteJSON(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteAt(append(b, '\n'), 0); err == nil {
+		err = f.Truncate(int64(len(b) + 1))
+	}
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

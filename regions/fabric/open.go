@@ -63,8 +63,11 @@ func (f *Fabric) openLog(ctx context.Context, cfg LogConfig, kind string) (*stor
 	delete(f.opening, stream)
 	switch {
 	case err != nil:
+		f.indexes.remove(l.index)
 		return nil, err
-	case f.closing || f.failure.Load() != nil:
+	case f.failure.Load() != nil:
+		return nil, f.storageFailed()
+	case f.draining:
 		return nil, shuttingDown()
 	}
 	delete(f.clean, stream)
@@ -78,7 +81,7 @@ func (f *Fabric) claim(stream string, id api.LogID) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closing {
+	if f.draining {
 		return shuttingDown()
 	}
 	if f.logs[stream] != nil || f.opening[stream] {
@@ -197,10 +200,11 @@ func (f *Fabric) flush(ctx context.Context) error {
 	select {
 	case <-done:
 		return nil
+	case <-f.fenced:
+		return f.storageFailed()
+	case <-f.ctx.Done():
+		return shuttingDown()
 	case <-ctx.Done():
-		if err := f.storageFailed(); err != nil {
-			return err
-		}
 		return unknown("the disk did not answer in time")
 	}
 }
@@ -221,19 +225,21 @@ func (l *store) recover(ctx context.Context) error {
 		l.tail.position = position{Incarnation: l.incarnation, Epoch: l.cfg.Epoch, Term: 1}
 	}
 	if state.LastSeq >= max(state.FirstSeq, 1) {
-		first, err := l.itemFrom(ctx, max(state.FirstSeq, 1), state.LastSeq)
+		low := max(state.FirstSeq, 1)
+		first, err := l.itemFrom(ctx, low, state.LastSeq)
 		if err != nil {
 			return err
 		}
-		if err := l.walk(ctx, l.scanStart(state.FirstSeq), state.LastSeq); err != nil {
+		start, err := l.scanStart(ctx, low, state.LastSeq)
+		if err != nil {
+			return err
+		}
+		if err := l.walk(ctx, low, start, state.LastSeq); err != nil {
 			return err
 		}
 		l.first = l.tail.Sequence + 1
 		if first != nil {
-			l.first = first.position.Sequence
-			if first.item.Gap != nil {
-				l.first = first.item.Gap.From
-			}
+			l.first = first.firstSequence()
 		}
 	}
 	l.durable = l.tail
@@ -241,43 +247,40 @@ func (l *store) recover(ctx context.Context) error {
 	return nil
 }
 
-// scanStart is where reading back begins: a copy needs only its end, a home its
-// recent ids. Broker sequences are at least as many as records.
-func (l *store) scanStart(first uint64) uint64 {
-	back := uint64(minIndexed)
+// scanStart is where reading back begins: a copy needs only its end, a home the ids
+// that the index promises, of which the newest minIndexAge may be more than a million.
+// Broker sequences are at least as many as records.
+func (l *store) scanStart(ctx context.Context, first, last uint64) (uint64, error) {
+	back := func(n uint64) uint64 {
+		if last < n {
+			return first
+		}
+		return max(first, last-n+1)
+	}
 	if l.kind == kindCopy {
-		back = 64
+		return back(64), nil
 	}
-	start := max(first, 1)
-	if l.tail.broker > back {
-		start = max(start, l.tail.broker-back+1)
+	start := back(uint64(l.f.indexes.least))
+	if start == first {
+		return start, nil
 	}
-	return start
+	old := l.f.cfg.Clock.Now().Add(-minIndexAge)
+	young, _, err := l.find(ctx, end{broker: last}, func(m *message) bool { return !m.item.Time.Before(old) })
+	return max(min(start, young), back(uint64(l.f.indexes.max))), err
 }
 
-func (l *store) walk(ctx context.Context, start, last uint64) error {
-	low := start
-	for from := start; from <= last; {
-		got, err := l.f.readFrom(ctx, l, from, readMessages, readBytes)
-		if err != nil {
+// walk takes what lies from start to last into the log's state. While that is nothing
+// but markers it goes further back.
+func (l *store) walk(ctx context.Context, first, start, last uint64) error {
+	for {
+		if err := l.scan(ctx, start, last, l.recall); err != nil {
 			return err
 		}
-		if len(got) == 0 {
-			break
+		if l.tail.Sequence > 0 || start <= first {
+			return nil
 		}
-		for _, m := range got {
-			if err := l.recall(m); err != nil {
-				return err
-			}
-		}
-		from = got[len(got)-1].broker + 1
+		start = max(first, start-min(start-1, minIndexed))
 	}
-	first := max(l.admin.CachedInfo().State.FirstSeq, 1)
-	if l.tail.Sequence == 0 && low > first {
-		// Nothing but markers at the end: go further back.
-		return l.walk(ctx, max(first, low-min(low-1, minIndexed)), last)
-	}
-	return nil
 }
 
 // recall takes one stored message into the log's state.

@@ -104,7 +104,7 @@ func FuzzDecode(f *testing.F) {
 func FuzzParseAck(f *testing.F) {
 	f.Add([]byte(nil), []byte(`{"stream":"s","seq":5,"batch":"1","count":2}`))
 	f.Add([]byte("NATS/1.0 503\r\n\r\n"), []byte(nil))
-	f.Fuzz(func(t *testing.T, header, body []byte) { parseAck(frame{header, body}) })
+	f.Fuzz(func(t *testing.T, header, body []byte) { parseAck(frame{header: header, body: body}) })
 }
 
 // The index against a plain model: what is young or recent enough is kept, the

@@ -58,8 +58,13 @@ func powerCut(t *testing.T, c cutCase) {
 	if raceDetector {
 		t.Skip("runs without the race detector")
 	}
+	inNamespace(t, func(t *testing.T) { cutPower(t, c) })
+}
+
+// inNamespace runs the test in a process whose mounts end with it.
+func inNamespace(t *testing.T, run func(*testing.T)) {
+	t.Helper()
 	if os.Getenv(insideNamespace) == "" {
-		// Mounts made inside a namespace of our own end with it.
 		cmd := exec.Command("unshare", "-m", "--propagation", "private", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=60s")
 		cmd.Env = append(os.Environ(), insideNamespace+"=1")
 		out, err := cmd.CombinedOutput()
@@ -72,7 +77,7 @@ func powerCut(t *testing.T, c cutCase) {
 		t.Logf("%s", out)
 		return
 	}
-	cutPower(t, c)
+	run(t)
 }
 
 func must(t *testing.T, name string, args ...string) {

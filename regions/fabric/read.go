@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"domicile/api"
 )
@@ -59,6 +62,38 @@ func (f *Fabric) readFrom(ctx context.Context, l *store, from uint64, count, max
 	return out, nil
 }
 
+// readUpTo is readFrom for those who know that the log reaches to. A read that failed in
+// the broker looks like one that found nothing; it must not pass for the log's end.
+func (l *store) readUpTo(ctx context.Context, from, to uint64, count, maxBytes int) ([]*message, error) {
+	got, err := l.f.readFrom(ctx, l, from, count, maxBytes)
+	if err == nil && len(got) == 0 {
+		err = l.vacant(ctx, from, to)
+	}
+	return got, err
+}
+
+// vacant fails unless the broker itself counts everything from from to to as deleted.
+func (l *store) vacant(ctx context.Context, from, to uint64) error {
+	if from > to {
+		return nil
+	}
+	info, err := l.admin.Info(ctx, jetstream.WithDeletedDetails(true))
+	if err != nil {
+		return l.readFailed(err)
+	}
+	from, to = max(from, info.State.FirstSeq), min(to, info.State.LastSeq)
+	gone := uint64(0)
+	for _, seq := range info.State.Deleted {
+		if seq >= from && seq <= to {
+			gone++
+		}
+	}
+	if from > to || gone == to-from+1 {
+		return nil
+	}
+	return l.readFailed(fmt.Errorf("the broker holds messages from %d to %d and does not give them out", from, to))
+}
+
 func (l *store) readFailed(err error) error {
 	var e *api.Error
 	if errors.As(err, &e) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -102,7 +137,7 @@ func (l *store) decodeStored(fr frame) (*message, error) {
 func (f *Fabric) readAll(ctx context.Context, l *store, from, to uint64) ([]*message, error) {
 	var out []*message
 	for from <= to {
-		got, err := f.readFrom(ctx, l, from, int(min(to-from+1, readMessages)), readBytes)
+		got, err := l.readUpTo(ctx, from, to, int(min(to-from+1, readMessages)), readBytes)
 		if err != nil {
 			return nil, err
 		}

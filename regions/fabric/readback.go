@@ -24,15 +24,15 @@ func (l *store) readBack(burst []*entry) (stored int, err error) {
 		if l.isDead() || l.f.stopping() {
 			return 0, shuttingDown()
 		}
-		found, err := l.closeOff()
+		if why := l.f.broker.unhealthy(l.stream); why != "" {
+			l.f.fail("the broker's store failed: " + why)
+			return 0, shuttingDown()
+		}
+		found, err := l.closeOff(attempt)
 		if err == nil {
 			return l.match(burst, found)
 		}
 		l.log.Warn("log not read back yet", "attempt", attempt, "error", err)
-		if why := l.f.broker.unhealthy(); why != "" && attempt >= 3 {
-			l.f.fail("the broker's store failed: " + why)
-			return 0, shuttingDown()
-		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -47,8 +47,9 @@ func (l *store) readBack(burst []*entry) (stored int, err error) {
 // end and the marker, the marker included. Once it is stored nothing of an older batch
 // can be any more: what the broker still has queued expects another last message, and
 // a batch is sticky.
-func (l *store) closeOff() ([]*message, error) {
-	ctx, cancel := context.WithTimeout(l.f.ctx, l.f.cfg.Pace.Of(time.Second))
+func (l *store) closeOff(attempt int) ([]*message, error) {
+	// Longer each time: a disk that needs longer than the first time must come to an end too.
+	ctx, cancel := context.WithTimeout(l.f.ctx, l.f.cfg.Pace.Of(time.Duration(min(attempt, 10))*time.Second))
 	defer cancel()
 	marker, err := l.f.appendMarker(ctx, l, func(uint64) []byte {
 		return appendHeader(nil, headerControl, controlBarrier)
@@ -56,7 +57,11 @@ func (l *store) closeOff() ([]*message, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.f.readAll(ctx, l, l.tail.broker+1, marker)
+	found, err := l.f.readAll(ctx, l, l.tail.broker+1, marker)
+	if err == nil && uint64(len(found)) != marker-l.tail.broker {
+		err = fmt.Errorf("read %d messages back of %d", len(found), marker-l.tail.broker)
+	}
+	return found, err
 }
 
 // appendMarker appends one control message at the very end of a log, wherever that is.

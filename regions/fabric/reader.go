@@ -50,7 +50,7 @@ func (r *reader) Next(ctx context.Context, limit regions.ReadLimit) ([]regions.I
 		if r.broker > to {
 			return nil, nil
 		}
-		got, err := r.l.f.readFrom(ctx, r.l, r.broker, count, size)
+		got, err := r.l.readUpTo(ctx, r.broker, to, count, size)
 		if err != nil {
 			return nil, err
 		}
@@ -147,11 +147,7 @@ func (l *store) After(ctx context.Context, t time.Time) (uint64, error) {
 	case m == nil:
 		return d.Sequence, nil
 	}
-	from := m.position.Sequence
-	if m.item.Gap != nil {
-		from = m.item.Gap.From
-	}
-	return max(from, first) - 1, nil
+	return max(m.firstSequence(), first) - 1, nil
 }
 
 // find is the broker's sequence of the first item, up to the durable end, for which
@@ -196,7 +192,7 @@ func (l *store) find(ctx context.Context, d end, reached func(*message) bool) (u
 // to the end.
 func (l *store) itemFrom(ctx context.Context, from, to uint64) (*message, error) {
 	for count := 1; from <= to; count = 64 {
-		got, err := l.f.readFrom(ctx, l, from, count, readBytes)
+		got, err := l.readUpTo(ctx, from, to, count, readBytes)
 		if err != nil || len(got) == 0 {
 			return nil, err
 		}

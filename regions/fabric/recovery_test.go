@@ -419,3 +419,114 @@ func TestR14d_ClosedInstant(t *testing.T) {
 		t.Fatalf("stamp %s (%v) lies before a closed instant", s.Time, s.Err)
 	}
 }
+
+// RD1: the ids of the last ten minutes are known again after a start, also when they
+// are more than the index keeps at any age; older ones only up to that number.
+func TestRD1_StartKeepsTheIDsOfTenMinutes(t *testing.T) {
+	dir := t.TempDir()
+	clock := regions.NewManualClock(time.Unix(1_800_000_000, 0))
+	open := func(c *fabric.Config) { c.Dir, c.Clock = dir, clock }
+	f := fabrictest.Open(t, open)
+	l := fabrictest.Home(t, f, "orders@here")
+	allStored(t, appendMany(t, l, 0, 500))
+	clock.Advance(5 * time.Minute)
+	allStored(t, appendMany(t, l, 500, 1000))
+	for _, step := range []struct {
+		later time.Duration
+		ids   int
+	}{{0, 1000}, {6 * time.Minute, 500}, {time.Hour, 100}} {
+		clock.Advance(step.later)
+		closeNow(t, f)
+		f = fabrictest.Open(t, open)
+		f.KeepIDs(100)
+		l = fabrictest.Home(t, f, "orders@here")
+		if ids := f.Health().Usage.IDs; ids != step.ids {
+			t.Fatalf("%s later %d ids are known, want %d", step.later, ids, step.ids)
+		}
+		if s := fabrictest.Append(t, l, record(1000-step.ids)); s.Err != nil || !s.Duplicate {
+			t.Fatalf("%s later: %+v", step.later, s)
+		}
+	}
+}
+
+// Decision 2 on a store whose logs fill all that it may use: the tail is twice there for
+// a while, and that must not keep the region from starting.
+func TestRA1_RewriteNeedsNoSpareStore(t *testing.T) {
+	dir := t.TempDir()
+	var broken atomic.Bool
+	hook := func(c *fabric.Config) {
+		c.Dir, c.MaxStore = dir, 2<<20
+		c.Hooks.Sync = func(d *os.File) error {
+			if broken.Load() {
+				return errors.New("input/output error")
+			}
+			return fabric.Syncfs(d)
+		}
+	}
+	log := fabric.LogConfig{ID: mustID(t, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 1 << 20}
+	f := fabrictest.Open(t, hook)
+	l, err := f.Home(context.Background(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allStored(t, appendMany(t, l, 0, 10))
+	broken.Store(true)
+	appendMany(t, l, 10, 500)
+	closeNow(t, f)
+	broken.Store(false)
+	f = fabrictest.Open(t, hook)
+	if l, err = f.Home(context.Background(), log); err != nil {
+		t.Fatal(err)
+	}
+	denseAndOnce(t, l, int(l.Head().Sequence))
+	if h := l.Head(); h.Sequence < 11 || h.Term < 2 {
+		t.Fatalf("head %+v", h)
+	}
+}
+
+// Decision 2: the mark of the failed sync reaches the next start also when the disk has
+// no room for another file.
+func TestRA1_FailedSyncIsMarkedOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	var broken atomic.Bool
+	f := fabrictest.Open(t, func(c *fabric.Config) {
+		c.Dir = dir
+		c.Hooks.Sync = func(*os.File) error {
+			if broken.Load() {
+				return errors.New("input/output error")
+			}
+			return nil
+		}
+	})
+	l := fabrictest.Home(t, f, "orders@here")
+	allStored(t, appendMany(t, l, 0, 5))
+	blocker := filepath.Join(dir, "run.json.new")
+	if err := os.Mkdir(blocker, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	broken.Store(true)
+	wantCode(t, fabrictest.Append(t, l, record(5)).Err, api.OutcomeUnknown)
+	closeNow(t, f)
+	if err := os.Remove(blocker); err != nil {
+		t.Fatal(err)
+	}
+	f = fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
+	items := denseAndOnce(t, fabrictest.Home(t, f, "orders@here"), 6)
+	if items[4].Term != 1 || items[5].Term != 2 {
+		t.Fatalf("terms %d and %d: the tail was not written anew", items[4].Term, items[5].Term)
+	}
+}
+
+// Decision 11: a writer that stops gives back what its callers held.
+func TestR14g_StoppedWriterHoldsNothing(t *testing.T) {
+	f := fabrictest.Open(t)
+	l := fabrictest.Home(t, f, "orders@here")
+	s := fabrictest.Append(t, l, record(0))
+	if err := f.ForeignTakeOver(context.Background(), l.ID(), s.Position, 9); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range appendMany(t, l, 1, 5000) {
+		wantCode(t, s.Err, api.NotReady)
+	}
+	waitFor(t, 5*time.Second, func() bool { return f.Health().Usage.Held == 0 })
+}

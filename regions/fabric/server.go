@@ -30,7 +30,7 @@ type broker struct {
 	js       jetstream.JetStream
 }
 
-func startBroker(ctx context.Context, cfg *Config, dir string) (*broker, error) {
+func startBroker(ctx context.Context, cfg *Config, maxStore int64) (*broker, error) {
 	secret := make([]byte, 24)
 	if _, err := rand.Read(secret); err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func startBroker(ctx context.Context, cfg *Config, dir string) (*broker, error) 
 	opts.NoSigs = true
 	opts.NoLog = true
 	opts.JetStream = true
-	opts.StoreDir = filepath.Join(dir, brokerDir)
-	opts.JetStreamMaxStore = cfg.MaxStore
+	opts.StoreDir = filepath.Join(cfg.Dir, brokerDir)
+	opts.JetStreamMaxStore = maxStore
 	opts.JetStreamMaxMemory = 1 << 20 // nothing is kept in memory; unset means 75 % of RAM
 	opts.SyncAlways = false           // the barrier syncs, see barrier.go
 	opts.MaxPayload = maxPayload
@@ -98,12 +98,13 @@ func (b *broker) stop() {
 	b.srv.WaitForShutdown()
 }
 
-// unhealthy is the broker's own word on why its store no longer works, "" if it does.
-func (b *broker) unhealthy() string {
+// unhealthy is the broker's own word on why a stream's store no longer works, "" if it
+// does.
+func (b *broker) unhealthy(stream string) string {
 	if !b.srv.JetStreamEnabled() {
 		return "the broker shut its store down"
 	}
-	if h := b.srv.Healthz(nil); h.StatusCode != 200 && h.Error != "" {
+	if h := b.srv.Healthz(&server.HealthzOptions{Account: api.DefaultTenant, Stream: stream}); h.StatusCode != 200 && h.Error != "" {
 		return h.Error
 	}
 	return ""

@@ -112,7 +112,6 @@ func (l *store) sweep(ctx context.Context) (Swept, error) {
 	}
 	l.setFirst(c.To+1, 0) // first: a reader that meets the hole must know why it is there
 	if err := l.admin.Purge(ctx, jetstream.WithPurgeSequence(c.next)); err != nil {
-		l.setFirst(c.From, 0)
 		return Swept{}, l.readFailed(err)
 	}
 	l.bytes.Add(-c.Bytes)
@@ -152,8 +151,9 @@ func (l *store) plan(ctx context.Context) (cut, error) {
 	}
 	old := l.f.cfg.Clock.Now().Add(-l.cfg.MaxAge)
 	var skipped int64 // markers, which go with the next item
-	for from := uint64(1); from <= end.broker; {
-		got, err := l.f.readFrom(ctx, l, from, readMessages, readBytes)
+	count := 1        // most sweeps find that nothing has to go
+	for from := uint64(1); from <= end.broker; count = readMessages {
+		got, err := l.readUpTo(ctx, from, end.broker, count, readBytes)
 		if err != nil || len(got) == 0 {
 			return c, err
 		}
@@ -168,6 +168,9 @@ func (l *store) plan(ctx context.Context) (cut, error) {
 			aged := l.cfg.MaxAge > 0 && m.item.Time.Before(old)
 			if m.position.Sequence > safe || !aged && c.Bytes >= excess {
 				return c, nil
+			}
+			if c.To == 0 {
+				c.From = min(c.From, m.firstSequence()) // an earlier sweep may not have got as far as deleting
 			}
 			c.take(m, skipped)
 			skipped = 0

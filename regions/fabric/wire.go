@@ -26,8 +26,8 @@ var errWireClosed = errors.New("connection to the embedded broker closed")
 // its frames in its own hands.
 type wire struct {
 	conn   net.Conn
-	prefix string // of reply subjects, with the final dot
-	next   atomic.Uint64
+	prefix string         // of reply subjects, with the final dot
+	next   *atomic.Uint64 // of the fabric: the broker knows a batch by its token alone, on whatever wire
 	out    chan []byte
 	pong   chan struct{}
 	closed chan struct{}
@@ -38,8 +38,14 @@ type wire struct {
 	handlers map[string]func(frame)
 }
 
+// repliesSID is the one subscription that lives as long as the wire. No token is like it.
+const repliesSID = "-"
+
 // frame is one message the broker sent. Its slices belong to the receiver.
-type frame struct{ header, body []byte }
+type frame struct {
+	header, body []byte
+	reply        string // "" unless the broker asks for an answer, or names a place in it
+}
 
 // status is the code of a message that carries only a status, such as "503".
 func (f frame) status() string {
@@ -49,8 +55,8 @@ func (f frame) status() string {
 	return s
 }
 
-func dialWire(conn net.Conn, user, password string, wait time.Duration) (*wire, error) {
-	w := &wire{conn: conn, prefix: "_D." + nuid.Next() + ".", out: make(chan []byte, 4),
+func dialWire(conn net.Conn, user, password string, wait time.Duration, next *atomic.Uint64) (*wire, error) {
+	w := &wire{conn: conn, next: next, prefix: "_D." + nuid.Next() + ".", out: make(chan []byte, 4),
 		pong: make(chan struct{}, 1), closed: make(chan struct{}), handlers: map[string]func(frame){}}
 	hello, err := json.Marshal(map[string]any{"verbose": false, "pedantic": false, "headers": true,
 		"no_responders": true, "user": user, "pass": password, "protocol": 1, "lang": "go", "name": "fabric"})
@@ -62,7 +68,7 @@ func dialWire(conn net.Conn, user, password string, wait time.Duration) (*wire, 
 	if _, err := r.ReadSlice('\n'); err != nil { // INFO
 		return nil, fmt.Errorf("greeting of the embedded broker: %w", err)
 	}
-	if _, err := fmt.Fprintf(conn, "CONNECT %s\r\nSUB %s> 1\r\nPING\r\n", hello, w.prefix); err != nil {
+	if _, err := fmt.Fprintf(conn, "CONNECT %s\r\nSUB %s> %s\r\nPING\r\n", hello, w.prefix, repliesSID); err != nil {
 		return nil, fmt.Errorf("connect to the embedded broker: %w", err)
 	}
 	for {
@@ -129,6 +135,23 @@ func (w *wire) send(ctx context.Context, b []byte) error {
 // request sends one message and hands every reply to on until on says it is done. on
 // is not running, and never called again, once request has returned.
 func (w *wire) request(ctx context.Context, subject string, header, body []byte, on func(frame) (done bool)) error {
+	return w.exchange(ctx, on, func(token string) []byte { return appendPub(nil, subject, w.prefix+token, header, body) })
+}
+
+// requestDeliveries is request for messages of a consumer. Those carry the subject they
+// were stored under; only the subscription tells whose they are.
+func (w *wire) requestDeliveries(ctx context.Context, subject string, body []byte, on func(frame) (done bool)) error {
+	var sid string
+	err := w.exchange(ctx, on, func(token string) []byte {
+		sid = token
+		inbox := "_S" + w.prefix[2:] + token
+		return appendPub(fmt.Appendf(nil, "SUB %s %s\r\n", inbox, sid), subject, inbox, nil, body)
+	})
+	return errors.Join(err, w.send(ctx, fmt.Appendf(nil, "UNSUB %s\r\n", sid)))
+}
+
+// exchange sends what frames makes for a token of its own, and hands every reply to on.
+func (w *wire) exchange(ctx context.Context, on func(frame) (done bool), frames func(token string) []byte) error {
 	done := make(chan struct{})
 	var mu sync.Mutex
 	over := false
@@ -146,7 +169,7 @@ func (w *wire) request(ctx context.Context, subject string, header, body []byte,
 		over = true
 		mu.Unlock()
 	}()
-	if err := w.send(ctx, appendPub(nil, subject, w.prefix+token, header, body)); err != nil {
+	if err := w.send(ctx, frames(token)); err != nil {
 		return err
 	}
 	select {
@@ -233,6 +256,9 @@ func (w *wire) readMessage(r *bufio.Reader, line []byte) error {
 		return errors.New("short message line")
 	}
 	token, _, _ := strings.Cut(strings.TrimPrefix(string(fields[1]), w.prefix), ".")
+	if sid := string(fields[2]); sid != repliesSID {
+		token = sid
+	}
 	total, err := strconv.Atoi(string(fields[len(fields)-1]))
 	if err != nil || total < 0 {
 		return errors.New("bad message size")
@@ -242,6 +268,10 @@ func (w *wire) readMessage(r *bufio.Reader, line []byte) error {
 		if head, err = strconv.Atoi(string(fields[len(fields)-2])); err != nil || head < 0 || head > total {
 			return errors.New("bad header size")
 		}
+	}
+	reply := ""
+	if n := len(fields) - 2; withHeader && n == 4 || !withHeader && n == 3 {
+		reply = string(fields[3])
 	}
 	b := make([]byte, total+2)
 	for n := 0; n < len(b); {
@@ -255,7 +285,7 @@ func (w *wire) readMessage(r *bufio.Reader, line []byte) error {
 	fn := w.handlers[token]
 	w.mu.Unlock()
 	if fn != nil {
-		fn(frame{header: b[:head:head], body: b[head:total:total]})
+		fn(frame{header: b[:head:head], body: b[head:total:total], reply: reply})
 	}
 	return nil
 }

@@ -36,10 +36,7 @@ func (l *store) room(size int) bool {
 func (l *store) run() {
 	for {
 		burst, late, ok := l.take()
-		l.resolve(late, func(*entry) regions.Stored {
-			return regions.Stored{Err: &api.Error{Code: api.Overloaded, Op: "append", RetryAfter: time.Second,
-				Hint: "the first caller with this id was not written in time; nothing was stored, retry"}}
-		})
+		l.resolve(late, l.notWritten)
 		if !ok {
 			return
 		}
@@ -47,14 +44,28 @@ func (l *store) run() {
 	}
 }
 
+// notWritten is for entries the broker was never asked for.
+func (l *store) notWritten(*entry) regions.Stored {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead {
+		return regions.Stored{Err: l.refusal}
+	}
+	return regions.Stored{Err: &api.Error{Code: api.Overloaded, Op: "append", RetryAfter: time.Second,
+		Hint: "the first caller with this id was not written in time; nothing was stored, retry"}}
+}
+
 // take is the next burst, stamped; late are those whose callers were told meanwhile
-// that nothing was stored.
+// that nothing was stored, and all that is left of a writer that stopped.
 func (l *store) take() (burst, late []*entry, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.stamp()
 	bytes := 0
-	for len(l.queue) > 0 && !l.dead && len(burst) < burstRecords {
+	if l.dead {
+		late, l.queue = l.queue, nil
+	}
+	for len(l.queue) > 0 && len(burst) < burstRecords {
 		e := l.queue[0]
 		if len(burst) > 0 && bytes+e.size > burstBytes {
 			break

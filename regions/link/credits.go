@@ -83,7 +83,9 @@ func (c *credits) put(n int, answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
-	c.busy += now.Sub(c.since)
+	if c.used > 0 {
+		c.busy += now.Sub(c.since)
+	}
 	c.since = now
 	c.used -= n
 	if answered {

@@ -181,15 +181,24 @@ func (w *forwarder) receive(stream grpc.BidiStreamingClient[pb.ForwardRequest, p
 		if m.GetNumber() == 0 {
 			continue // the answer to a probe
 		}
-		switch r := m.GetResult().(type) {
-		case *pb.ForwardResponse_Ack:
-			w.finish(m.GetNumber(), wire.AckFromProto(r.Ack), nil)
-		case *pb.ForwardResponse_Error:
-			w.finish(m.GetNumber(), api.Ack{}, wire.ErrorFromStatus(r.Error))
-		default:
-			w.finish(m.GetNumber(), api.Ack{}, w.unknown("the home's answer says nothing", nil))
+		ack, err := w.outcome(m)
+		w.finish(m.GetNumber(), ack, err)
+	}
+}
+
+// outcome reads an answer. One that says nothing is no ack.
+func (w *forwarder) outcome(m *pb.ForwardResponse) (api.Ack, error) {
+	switch r := m.GetResult().(type) {
+	case *pb.ForwardResponse_Ack:
+		if r.Ack != nil {
+			return wire.AckFromProto(r.Ack), nil
+		}
+	case *pb.ForwardResponse_Error:
+		if err := wire.ErrorFromStatus(r.Error); err != nil {
+			return api.Ack{}, err
 		}
 	}
+	return api.Ack{}, w.unknown("the home's answer says nothing", nil)
 }
 
 func (w *forwarder) unknown(hint string, cause error) error {

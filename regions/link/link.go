@@ -51,8 +51,8 @@ type Handler interface {
 }
 
 // MirrorSink is the target's end of one flow. One goroutine calls Apply, in order,
-// and then Close. Apply returns soon after ctx ends, which it does with the link:
-// Mesh.Close waits for it.
+// and then Close. ctx ends with the link; an append that has begun by then may still be
+// finished, within a bound of its own: Mesh.Close waits for it.
 type MirrorSink interface {
 	Apply(ctx context.Context, b regions.MirrorBatch) regions.MirrorReply
 	Close()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
@@ -191,9 +192,31 @@ func TestRT3_WindowIsHalfASecondOfTheMeasuredRate(t *testing.T) {
 		clock.Advance(50 * time.Millisecond)
 		c.put(500_000, true)
 		clock.Advance(time.Second) // idle time does not count
+		c.put(0, false)            // nor does a flow that ends with nothing in flight
 	}
 	if c.window < 4_900_000 || c.window > 5_100_000 {
 		t.Errorf("window %d", c.window)
+	}
+}
+
+// RA1: only an answer that says "acked" is an ack; one that says nothing is unknown.
+func TestRA1_AnAnswerThatSaysNothingIsNoAck(t *testing.T) {
+	w := newForwarder(&peerLink{name: "eu-west"})
+	full := wire.StatusFromError(&api.Error{Code: api.StorageFull})
+	for _, c := range []struct {
+		answer *pb.ForwardResponse
+		code   api.Code
+	}{
+		{&pb.ForwardResponse{Result: &pb.ForwardResponse_Ack{Ack: &pb.Ack{}}}, ""},
+		{&pb.ForwardResponse{Result: &pb.ForwardResponse_Error{Error: full}}, api.StorageFull},
+		{&pb.ForwardResponse{Result: &pb.ForwardResponse_Error{}}, api.OutcomeUnknown},
+		{&pb.ForwardResponse{Result: &pb.ForwardResponse_Error{Error: &status.Status{}}}, api.OutcomeUnknown},
+		{&pb.ForwardResponse{Result: &pb.ForwardResponse_Ack{}}, api.OutcomeUnknown},
+		{&pb.ForwardResponse{}, api.OutcomeUnknown},
+	} {
+		if _, err := w.outcome(c.answer); api.CodeOf(err) != c.code {
+			t.Errorf("%v: %v", c.answer, err)
+		}
 	}
 }
 

@@ -493,8 +493,8 @@ type PolicyState struct {
 	Serial         int64                  `protobuf:"varint,4,opt,name=serial,proto3" json:"serial,omitempty"`
 	ManifestDigest string                 `protobuf:"bytes,5,opt,name=manifest_digest,json=manifestDigest,proto3" json:"manifest_digest,omitempty"`
 	ManifestEqual  bool                   `protobuf:"varint,6,opt,name=manifest_equal,json=manifestEqual,proto3" json:"manifest_equal,omitempty"`
-	Differences    []string               `protobuf:"bytes,7,rep,name=differences,proto3" json:"differences,omitempty"`                       // topic.field: ours | theirs
-	AgeUnixNano    int64                  `protobuf:"varint,8,opt,name=age_unix_nano,json=ageUnixNano,proto3" json:"age_unix_nano,omitempty"` // when this was heard; 0: this region's own
+	Differences    []string               `protobuf:"bytes,7,rep,name=differences,proto3" json:"differences,omitempty"`                             // topic.field: ours | theirs
+	HeardUnixNano  int64                  `protobuf:"varint,8,opt,name=heard_unix_nano,json=heardUnixNano,proto3" json:"heard_unix_nano,omitempty"` // when this was heard; 0: this region's own
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -578,9 +578,9 @@ func (x *PolicyState) GetDifferences() []string {
 	return nil
 }
 
-func (x *PolicyState) GetAgeUnixNano() int64 {
+func (x *PolicyState) GetHeardUnixNano() int64 {
 	if x != nil {
-		return x.AgeUnixNano
+		return x.HeardUnixNano
 	}
 	return 0
 }
@@ -1163,7 +1163,7 @@ type LogHolding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Log           *LogId                 `protobuf:"bytes,1,opt,name=log,proto3" json:"log,omitempty"`
 	Home          string                 `protobuf:"bytes,2,opt,name=home,proto3" json:"home,omitempty"`
-	Role          string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"` // home | copy | elsewhere
+	Role          string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"` // home | copy | elsewhere | unknown
 	Epoch         *Epoch                 `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Incarnation   string                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Head          uint64                 `protobuf:"varint,6,opt,name=head,proto3" json:"head,omitempty"`
@@ -1769,7 +1769,7 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\x03lag\x18\x06 \x01(\v2\x13.domicile.v1.LogLagR\x03lag\x12\x12\n" +
 	"\x04room\x18\a \x01(\tR\x04room\x12\x14\n" +
 	"\x05owner\x18\b \x01(\tR\x05owner\x12\x12\n" +
-	"\x04text\x18\t \x01(\tR\x04text\"\x85\x02\n" +
+	"\x04text\x18\t \x01(\tR\x04text\"\x89\x02\n" +
 	"\vPolicyState\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x14\n" +
 	"\x05known\x18\x02 \x01(\bR\x05known\x12\x1a\n" +
@@ -1777,8 +1777,8 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\x06serial\x18\x04 \x01(\x03R\x06serial\x12'\n" +
 	"\x0fmanifest_digest\x18\x05 \x01(\tR\x0emanifestDigest\x12%\n" +
 	"\x0emanifest_equal\x18\x06 \x01(\bR\rmanifestEqual\x12 \n" +
-	"\vdifferences\x18\a \x03(\tR\vdifferences\x12\"\n" +
-	"\rage_unix_nano\x18\b \x01(\x03R\vageUnixNano\"}\n" +
+	"\vdifferences\x18\a \x03(\tR\vdifferences\x12&\n" +
+	"\x0fheard_unix_nano\x18\b \x01(\x03R\rheardUnixNano\"}\n" +
 	"\x10CertificateState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12$\n" +
