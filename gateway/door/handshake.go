@@ -6,35 +6,27 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"sync"
-	"time"
 
 	"google.golang.org/grpc/credentials"
 
 	"domicile/api"
 	"domicile/regions"
+	"domicile/regions/identity"
 )
-
-// refusalEvery bounds the lines about callers that were turned away: whoever knocks
-// must not be able to fill the disk.
-const refusalEvery = 10 * time.Second
 
 // handshakes is transport security that says who was turned away, and why.
 type handshakes struct {
 	credentials.TransportCredentials
-	clock  regions.Clock
-	logger *slog.Logger
-
-	mu      sync.Mutex
-	last    time.Time // of the last line
-	skipped int       // refusals since
+	clock    regions.Clock
+	logger   *slog.Logger
+	refusals identity.Refusals
 }
 
 // ServerHandshake lets a caller in, or logs the refusal.
 func (h *handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := h.TransportCredentials.ServerHandshake(raw)
 	if err != nil && !errors.Is(err, io.EOF) { // one that only looks whether the port is open
-		h.refused(raw.RemoteAddr(), why(err))
+		h.refusals.Log(h.logger, "door", h.clock.Now(), raw.RemoteAddr(), why(err))
 	}
 	return conn, info, err
 }
@@ -52,16 +44,4 @@ func why(err error) error {
 		return e
 	}
 	return &api.Error{Code: api.PermissionDenied, Op: "identify caller", Field: "tls", Err: err, Hint: "connect with a client certificate of this federation"}
-}
-
-func (h *handshakes) refused(from net.Addr, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := h.clock.Now()
-	if !h.last.IsZero() && now.Sub(h.last) < refusalEvery {
-		h.skipped++
-		return
-	}
-	h.logger.Warn("a caller was refused at the door", "from", from.String(), "err", err, "more_since_last_line", h.skipped)
-	h.last, h.skipped = now, 0
 }

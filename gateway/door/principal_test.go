@@ -189,7 +189,7 @@ func TestTheDoorSaysWhoWasTurnedAway(t *testing.T) {
 	eventually(t, "a line about the refusal", func() bool {
 		return strings.Contains(r.log.String(), "PERMISSION_DENIED") && strings.Contains(r.log.String(), "kind region is not taken here")
 	})
-	if n := strings.Count(r.log.String(), "refused at the door"); n != 1 {
+	if n := strings.Count(r.log.String(), "handshake refused"); n != 1 {
 		t.Errorf("%d lines", n)
 	}
 }

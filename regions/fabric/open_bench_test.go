@@ -32,7 +32,7 @@ func BenchmarkOpenLog(b *testing.B) {
 		}
 		f = open()
 		start := time.Now()
-		if l, err = f.Home(context.Background(), log); err != nil {
+		if _, err := f.Home(context.Background(), log); err != nil {
 			b.Fatal(err)
 		}
 		b.ReportMetric(time.Since(start).Seconds(), "s/open")

@@ -30,7 +30,7 @@ func TestRA5_SlowDiskAndRetriesStoreOnce(t *testing.T) {
 		wg.Go(func() { // all at once: they mostly wait, and t.Parallel counts cores
 			t.Run(name, func(t *testing.T) {
 				f := fabrictest.Open(t, func(c *fabric.Config) { c.Pace = 0.25; change(c) })
-				retryAll(t, fabrictest.Home(t, f, "orders@here"), 2500)
+				retryAll(t, fabrictest.Home(t, f, "orders@here"), 800)
 			})
 		})
 	}
@@ -40,7 +40,7 @@ func TestRA5_SlowDiskAndRetriesStoreOnce(t *testing.T) {
 // judges the log by what they were told.
 func retryAll(t *testing.T, l regions.HomeLog, n int) {
 	t.Helper()
-	end := time.Now().Add(15 * time.Second)
+	end := time.Now().Add(30 * time.Second)
 	told := make([][2]regions.Stored, n)
 	var wg sync.WaitGroup
 	for i := range n {
@@ -50,7 +50,7 @@ func retryAll(t *testing.T, l regions.HomeLog, n int) {
 			try = func() {
 				l.Append(regions.Draft{Record: record(i)}, func(s regions.Stored) {
 					if s.Err != nil && time.Now().Before(end) {
-						time.AfterFunc(20*time.Millisecond, try)
+						time.AfterFunc(50*time.Millisecond, try)
 						return
 					}
 					told[i][caller] = s

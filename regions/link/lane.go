@@ -181,7 +181,7 @@ func (c laneCredentials) ServerHandshake(rawConn net.Conn) (net.Conn, credential
 	conn := tls.Server(raw, cfg)
 	err := conn.Handshake() // bounded by the deadline that gRPC has set
 	if err != nil {
-		c.mesh.refusals.log(c.mesh.cfg.Logger, c.mesh.cfg.Clock.Now(), raw.RemoteAddr(), explainServerTLS(err))
+		c.mesh.refusals.Log(c.mesh.cfg.Logger, "link", c.mesh.cfg.Clock.Now(), raw.RemoteAddr(), explainServerTLS(err))
 		return nil, nil, err
 	}
 	_, plane := raw.who()

@@ -15,6 +15,7 @@ import (
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
 	"domicile/regions"
+	"domicile/regions/identity"
 )
 
 // Scaled by Config.Pace.
@@ -37,7 +38,7 @@ type Mesh struct {
 	peers    map[string]*peerLink // fixed
 	server   *grpc.Server
 	listener net.Listener
-	refusals refusals
+	refusals identity.Refusals
 
 	closing  atomic.Bool
 	serving  atomic.Int64 // forwards taken from peers and not answered yet

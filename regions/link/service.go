@@ -61,7 +61,7 @@ func (s *service) Hello(ctx context.Context, req *pb.HelloRequest) (*pb.HelloRes
 	}
 	if err != nil {
 		p.refused(err)
-		s.mesh.refusals.log(s.mesh.cfg.Logger, p.now(), info.conn.RemoteAddr(), err)
+		s.mesh.refusals.Log(s.mesh.cfg.Logger, "link", p.now(), info.conn.RemoteAddr(), err)
 		return nil, wire.GRPCError(err)
 	}
 	info.hello.Store(true)
