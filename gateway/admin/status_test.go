@@ -24,7 +24,7 @@ func TestR14h_StatusSeenFromARegionThatLostAHome(t *testing.T) {
 	v := healthy(t, "us-east")
 	cut(&v, "eu-west", 125*time.Second)
 	m := admin.Assemble(v)
-	if m.GetLevel() != "degraded" || !strings.Contains(m.GetVerdict(), "eu-west unreachable for 2m5s") {
+	if m.GetLevel() != "degraded" || !strings.Contains(m.GetVerdict(), "eu-west unreachable for 2m 05s") {
 		t.Errorf("verdict %q", m.GetVerdict())
 	}
 	orders, catalogue, health := find(m, "orders@eu-west"), find(m, "catalog.updates@home"), find(m, "health.records@eu-west")
@@ -35,7 +35,7 @@ func TestR14h_StatusSeenFromARegionThatLostAHome(t *testing.T) {
 		orders.GetLag().GetStalenessSeconds() != 125 || orders.GetLag().GetKnowledgeAgeSeconds() != 125 || orders.GetOwner() == "" {
 		t.Errorf("orders: %v", orders)
 	}
-	if !strings.Contains(catalogue.GetConsumers(), "read the copy here, which is 2m5s old") || catalogue.GetRoom() != "readable for another 57m55s" {
+	if !strings.Contains(catalogue.GetConsumers(), "read the copy here, which is 2m 05s old") || catalogue.GetRoom() != "readable for another 57m 55s" {
 		t.Errorf("catalogue: %v", catalogue)
 	}
 	if health.GetConsumers() != "no copy here" || health.GetLag() != nil {
@@ -65,7 +65,7 @@ func TestStatusSeenFromTheRegionThatWasCutOff(t *testing.T) {
 		t.Fatalf("troubles %v", m.GetTroubles())
 	}
 	if !strings.HasPrefix(x.GetProducers(), "stored and acknowledged here as usual") || !x.GetLag().GetExposureKnown() || x.GetLag().GetExposureSeconds() != 125 ||
-		!strings.Contains(x.GetRoom(), "167h57m55s until retention") || !strings.Contains(x.GetRoom(), "4096 of") {
+		!strings.Contains(x.GetRoom(), "6d 23h until retention") || !strings.Contains(x.GetRoom(), "4.0 KiB of") {
 		t.Errorf("%v", x)
 	}
 	if !strings.Contains(m.GetVerdict(), "records whose home is eu-west are stored as usual") {
