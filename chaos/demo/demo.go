@@ -198,24 +198,23 @@ func (r *run) seams(region string, s *node.Seams) {
 	}
 }
 
-// report tells the result.
+// report tells the result. In JSON mode the object comes last, also where both
+// streams end up in one file.
 func (r *run) report() error {
-	if r.o.JSON {
-		if err := r.result.writeJSON(r.o.Out); err != nil {
-			return err
-		}
-	}
 	r.say("")
 	r.say("What was checked:")
 	r.result.tell(r.say)
 	r.say("")
-	if !r.result.Holds() {
+	if r.result.Holds() {
+		r.say("Everything holds, after %.0f s.", r.result.Seconds)
+	} else {
 		r.say("Not everything holds: %v.", r.result.Failed())
+	}
+	if !r.o.JSON {
 		return nil
 	}
-	r.say("Everything holds, after %.0f s.", r.result.Seconds)
-	return nil
+	return r.result.writeJSON(r.o.Out)
 }
 
-// region names in order.
+// regionNames are the names of the regions, in order.
 func (r *run) regionNames() []string { return r.lab.Federation.Regions() }
