@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"time"
 
 	"domicile/api"
@@ -9,13 +11,14 @@ import (
 	"domicile/gateway/admin"
 	"domicile/policy"
 	"domicile/regions"
+	"domicile/regions/identity"
 )
 
 // openAdmin gathers what operators see. It is built before what it reports on: until
 // a part is there its figures are unknown.
 func (n *Node) openAdmin(ctx, _ context.Context) error {
 	var err error
-	if n.pages, err = n.listen(ctx, "listen.metrics", n.cfg.Listen.Metrics); err != nil {
+	if n.pages, err = n.openPages(ctx); err != nil {
 		return err
 	}
 	n.admin = admin.New(admin.Config{
@@ -33,6 +36,22 @@ func (n *Node) openAdmin(ctx, _ context.Context) error {
 		return err
 	})
 	return nil
+}
+
+// openPages opens the listener of metrics and health: plain on a loopback address,
+// where a scraper of this machine reads it, and anywhere else for certificates of
+// clients and operators only. The pages name topics and regions.
+func (n *Node) openPages(ctx context.Context) (net.Listener, error) {
+	l, err := n.listen(ctx, "listen.metrics", n.cfg.Listen.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	if host, _, err := net.SplitHostPort(n.cfg.Listen.Metrics); n.seams.Dev || err == nil && loopback(host) {
+		return l, nil
+	}
+	config := n.identity.ServerTLS(identity.Client, identity.Operator)
+	config.NextProtos = append(config.NextProtos, "http/1.1")
+	return tls.NewListener(l, config), nil
 }
 
 // lags is the node as the gateway's source of lag.

@@ -35,7 +35,7 @@ type Listen struct {
 	Door    string `yaml:"door"`    // producers and consumers, gRPC
 	Link    string `yaml:"link"`    // other regions, gRPC
 	Admin   string `yaml:"admin"`   // operators, gRPC
-	Metrics string `yaml:"metrics"` // /metrics, /healthz, /readyz, HTTP
+	Metrics string `yaml:"metrics"` // /metrics, /healthz, /readyz: HTTP on loopback, HTTPS with certificates elsewhere
 }
 
 // TLS holds the paths of the node's certificate files, PEM.

@@ -58,10 +58,11 @@ permit contains {"rule": "all", "regions": data.federation.regions}
 
 // world is what a node of the solo federation runs on.
 type world struct {
-	t        *testing.T
-	f        *regions.Federation
-	config   node.Config
-	identity *identity.Identity
+	t         *testing.T
+	f         *regions.Federation
+	config    node.Config
+	authority *identity.Authority
+	identity  *identity.Identity
 }
 
 func newWorld(t *testing.T) *world {
@@ -79,7 +80,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, f: f, config: node.NewConfig()}
+	w := &world{t: t, f: f, config: node.NewConfig(), authority: ca}
 	if w.identity, err = identity.New(cert, key, ca.CertPEM(), regions.NewSteadyClock()); err != nil {
 		t.Fatal(err)
 	}
