@@ -189,6 +189,7 @@ func (r *run) open(ctx context.Context) error {
 // seams puts the recorder where the fabric syncs, and the hooks where they break.
 func (r *run) seams(region string, s *node.Seams) {
 	rec, h := r.recorders[region], r.o.Hooks
+	s.FollowPolicies = r.o.Stay
 	s.Hooks.Fabric.Sync = rec.sync
 	s.Hooks.Fabric.Released = rec.releasing
 	s.Hooks.Fabric.NoBarrier, s.Hooks.Fabric.NoDedupe = h.NoBarrier, h.NoDedupe

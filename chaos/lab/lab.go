@@ -124,6 +124,9 @@ func (l *Lab) settle(name string) error {
 	return err
 }
 
+// Policies is the policy directory that every region reads.
+func (l *Lab) Policies() string { return l.policy }
+
 // Region returns a region by name. It panics on a name that the manifest does not
 // have: a test's typing error.
 func (l *Lab) Region(name string) *Region {

@@ -281,6 +281,36 @@ func TestR14b_ARefusedReloadKeepsTheLastGoodPolicy(t *testing.T) {
 	}
 }
 
+// A node that was made to follow its directory, as the demo's are, loads what is good.
+func TestAFollowedDirectoryIsLoadedUnasked(t *testing.T) {
+	w := newWorld(t)
+	w.policy(1, soloRules)
+	n := w.start(func(s *node.Seams) { s.FollowPolicies = true })
+	w.policy(2, "package residency.rules.orders\n\nnonsense") // a bad one changes nothing
+	if err := lab.Poll(t.Context(), 10*time.Second, func() error {
+		if len(w.status(n).GetWarnings()) == 0 {
+			return fmt.Errorf("no warning")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := w.publish(n, "one"); err != nil || !strings.HasPrefix(a.PolicyRevision, "1-") {
+		t.Errorf("%+v %v", a, err)
+	}
+	w.policy(3, soloRules)
+	tries := 0
+	if err := lab.Poll(t.Context(), 10*time.Second, func() error {
+		tries++ // a new record each time: one that is sent again keeps its revision
+		if a, err := w.publish(n, fmt.Sprint("again-", tries)); err != nil || !strings.HasPrefix(a.PolicyRevision, "3-") {
+			return fmt.Errorf("revision %s, %v", a.PolicyRevision, err)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A changed directory is reported and not activated.
 func TestAChangedDirectoryIsACandidateOnly(t *testing.T) {
 	w := newWorld(t)

@@ -179,6 +179,7 @@ func (n *Node) openStore(ctx, _ context.Context) error {
 func (n *Node) openPolicy(ctx, life context.Context) error {
 	n.gate = policy.NewGate(n.federation, n.cfg.Region, n.seams.Hooks.Policy)
 	n.policies = newPolicies(n.cfg.Policies, n.federation, n.gate, n.logger)
+	n.policies.follow = n.seams.FollowPolicies
 	if _, err := n.policies.load(ctx); err != nil {
 		n.logger.Error("no policy is active: every record is refused until a good one is loaded")
 	}

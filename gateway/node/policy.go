@@ -28,6 +28,7 @@ type policies struct {
 	gate       *policy.Gate
 	logger     *slog.Logger
 	changed    func() // the active policy is another one now
+	follow     bool   // load a changed directory unasked
 
 	loading chan struct{} // holds one while a load is under way
 
@@ -98,26 +99,30 @@ func (p *policies) watch(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			p.look()
+			if p.look() && p.follow {
+				_, _ = p.load(ctx) // a refusal is logged and kept for status
+			}
 		}
 	}
 }
 
-func (p *policies) look() {
+// look notes whether the directory is another one than the one that was tried last.
+func (p *policies) look() (changed bool) {
 	digest, err := opa.Digest(p.dir)
 	if err != nil {
-		return // a load would say why; the active policy does not depend on the directory
+		return false // a load would say why; the active policy does not depend on the directory
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if digest == p.loaded {
 		p.candidate = ""
-		return
+		return false
 	}
-	if p.candidate != digest {
+	if p.candidate != digest && !p.follow {
 		p.logger.Info("the policy directory has changed; `domicile policy reload` activates it", "candidate", digest)
 	}
 	p.candidate = digest
+	return true
 }
 
 // state is what status shows of the policy.

@@ -26,6 +26,9 @@ type Seams struct {
 	// Dev serves door and admin without certificates, on loopback only: every caller
 	// is the principal dev, placed in this region.
 	Dev bool
+	// FollowPolicies loads a changed policy directory unasked. For the demo: anywhere
+	// else activation is somebody's decision.
+	FollowPolicies bool
 	// Version is what the node calls itself in hello and status.
 	Version string
 	Hooks   Hooks
