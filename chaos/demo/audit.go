@@ -81,7 +81,7 @@ func (r *run) tellLedger(sum *ledger.Sum) {
 	r.say("The ledger:")
 	r.say("  producers were told: %d acknowledged (%d of them stored by another region than the one", sum.Acked, sum.Forwarded)
 	r.say("  asked), %d refused, %d still unknown; %d answers said that the record was there before", sum.Refused, sum.Unknown, sum.Repeats)
-	r.say("  refused or unknown, by code: %s", codeList(r.result.Codes))
+	r.tell("  ", "refused or unknown, by code: "+codeList(r.result.Codes))
 	for _, name := range r.regionNames() {
 		r.say("  rests in %-9s %6d records", name+":", sum.Rest[name])
 	}

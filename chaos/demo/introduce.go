@@ -33,6 +33,7 @@ func (r *run) introduce(ctx context.Context) error {
 	if err := r.appears(ctx, orders, order.ID, cutRegion); err != nil {
 		return err
 	}
+	where := "eu-west and nowhere else"
 	for _, abroad := range []string{usRegion, idleRegion} {
 		seen, err := r.shows(ctx, abroad, orders, order.ID)
 		if err != nil {
@@ -40,10 +41,10 @@ func (r *run) introduce(ctx context.Context) error {
 		}
 		if seen {
 			r.traffic.surprise(fmt.Sprintf("a reader in %s is shown an EU order", abroad))
+			where = "eu-west, and in " + abroad + " TOO"
 		}
 	}
-	r.say("Readers see it in eu-west and nowhere else. A catalogue update from ap-south, stored in")
-	r.say("%s, is by now read in all three regions.", update.Region)
+	r.tell("", fmt.Sprintf("Readers see it in %s. A catalogue update from ap-south, stored in %s, is by now read in all three regions.", where, update.Region))
 	r.say("")
 	return nil
 }
@@ -66,7 +67,7 @@ func (r *run) tryWhileCut(ctx context.Context) {
 		return
 	}
 	r.say("An EU order is handed in at us-east. Its producer is told, after %.0f ms:", 1000*a.Ended.Sub(a.Started).Seconds())
-	r.say("  %s", a.err)
+	r.tell("  ", a.err.Error())
 }
 
 // appears waits until readers are shown a record in each of the regions.

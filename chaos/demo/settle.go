@@ -25,7 +25,8 @@ func (r *run) settle(ctx context.Context) error {
 		if n == 0 {
 			break
 		}
-		r.say("%d producers had been told that the outcome is unknown. They ask again, with the same ids.", n)
+		r.say("Of %d records nobody could say whether they are stored. Their producers ask again,", n)
+		r.say("with the same ids.")
 	}
 	r.again(ctx)
 	if err := r.caughtUp(ctx); err != nil {

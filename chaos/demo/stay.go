@@ -23,7 +23,7 @@ func (r *run) stay(ctx context.Context) error {
 	} {
 		r.say("  %s", line)
 	}
-	r.say("The policy is in %s. Change it there, raise its serial, and it is in force within seconds.", r.lab.Policies())
+	r.tell("", fmt.Sprintf("The policy is in %s. Change it there, raise its serial, and it is in force within seconds.", r.lab.Policies()))
 	<-ctx.Done()
 	return nil
 }

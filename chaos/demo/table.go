@@ -93,19 +93,17 @@ func (t *table) redraw(phase string, v view) {
 	io.WriteString(t.out, b.String())
 }
 
-// line is the same in one line: the largest lag per region, and of which log.
+// line is the same in one line: the largest lag of the copies in each region.
 func (t *table) line(phase string, v view) string {
 	parts := make([]string, len(t.regions))
 	for i, r := range t.regions {
-		var worst cell
-		name := ""
-		for _, log := range sortedKeys(v) {
-			c := v[log][r]
-			if !c.home && (name == "" || worse(c, worst)) {
-				worst, name = c, log
+		worst := cell{home: true}
+		for _, c := range v {
+			if here := c[r]; !here.home && (worst.home || worse(here, worst)) {
+				worst = here
 			}
 		}
-		parts[i] = fmt.Sprintf("%s %s (%s)", r, worst, name)
+		parts[i] = fmt.Sprintf("%s %s", r, worst)
 	}
 	return fmt.Sprintf("%-8s lag: %s", phase, strings.Join(parts, ", "))
 }

@@ -18,7 +18,7 @@ func TestR14d_UnknownIsNeverShownAsZero(t *testing.T) {
 	lines := &table{out: &b, regions: regions}
 	lines.show(now, "cut", v)
 	lines.show(now.Add(time.Second), "cut", v)
-	want := "  cut      lag: eu-west unknown (orders@us-east), us-east 3.2 s link down (orders@eu-west)\n"
+	want := "  cut      lag: eu-west unknown, us-east 3.2 s link down\n"
 	if b.String() != want {
 		t.Errorf("got  %q\nwant %q", b.String(), want)
 	}

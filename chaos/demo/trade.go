@@ -42,7 +42,7 @@ func (r *run) trade(ctx context.Context) error {
 // acts are the parts of the story: trade, cut, heal. A fifth, a half, the rest.
 func (r *run) acts(ctx context.Context, w *watch) error {
 	calm, cut := r.o.For/5, r.o.For/2
-	r.say("Now producers publish in all three regions.")
+	r.say("Now producers publish in all three regions. A region's lag is that of its oldest copy.")
 	w.enter("calm")
 	if err := wait(ctx, calm); err != nil {
 		return err

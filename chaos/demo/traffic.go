@@ -120,6 +120,9 @@ func (t *traffic) remember(p parcel, e *ledger.Entry) {
 	if p.want != "" && e.Code != p.want {
 		t.surprised("a record that had to get " + string(p.want) + " got " + string(e.Outcome) + " " + string(e.Code))
 	}
+	if p.want == "" && e.Outcome == ledger.Refused && !e.Code.Retryable() {
+		t.surprised("a record that had to be taken in " + e.Asked + " was refused with " + string(e.Code))
+	}
 	switch e.Outcome {
 	case ledger.Acked:
 		if t.acks%keepEvery == 0 && len(t.kept) < keepMost {

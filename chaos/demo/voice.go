@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // voice tells the story: lines, and a table that changes between them. It is safe for
@@ -26,6 +28,27 @@ func (v *voice) say(format string, args ...any) {
 	defer v.mu.Unlock()
 	v.table.release()
 	fmt.Fprintf(v.out, format+"\n", args...)
+}
+
+// width is how long a told line may get.
+const width = 96
+
+// tell tells a text of any length, broken between words; every line but the first is
+// indented once more.
+func (v *voice) tell(indent, text string) {
+	line := indent
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+			line += word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+			v.say("%s", line)
+			line = indent + indent + word
+		default:
+			line += " " + word
+		}
+	}
+	v.say("%s", line)
 }
 
 // show draws the table.

@@ -67,6 +67,9 @@ func (a *app) certsRequest() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := os.MkdirAll(out, 0o700); err != nil {
+				return fileError("make folder", out, err)
+			}
 			base := filepath.Join(out, args[0])
 			return a.savePair(base+".req", request, base+".key", key)
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -75,4 +76,14 @@ func commandName() string {
 		return "domicile"
 	}
 	return quote(path)
+}
+
+// commandHere is commandName for commands that are pasted in the folder this one
+// runs in.
+func commandHere() string {
+	name := commandName()
+	if here, err := os.Getwd(); err == nil && name == quote(filepath.Join(here, "domicile")) {
+		return "./domicile"
+	}
+	return name
 }

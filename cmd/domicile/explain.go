@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -47,7 +48,7 @@ reader have it in --to).`,
 	flags.StringVar(&e.from, "from", "", "region where the record was published, or whose log it is in")
 	flags.StringVar(&e.to, "to", "", "region it would pass through, rest in or be read in")
 	flags.StringVar(&e.class, "class", "", "class of the caller")
-	flags.StringVar(&e.place, "place", "", "place of the caller: a region, or none")
+	flags.StringVar(&e.place, "place", policy.None, "place of the caller: a region, or none")
 	flags.StringVar(&e.policies, "policies", "", "ask this policy directory instead of a node")
 	flags.StringVar(&e.manifest, "federation", "", "with --policies: path of federation.yaml")
 	flags.BoolVar(&e.trace, "trace", false, "print how the rules were evaluated")
@@ -67,6 +68,9 @@ func (a *app) explain(ctx context.Context, e explainFlags) (explainView, error) 
 	if (e.policies == "") != (e.manifest == "") {
 		return explainView{}, usage("--policies and --federation belong together")
 	}
+	if err := e.complete(point); err != nil {
+		return explainView{}, err
+	}
 	if e.policies == "" {
 		return a.explainByNode(ctx, e, record.Tags)
 	}
@@ -80,13 +84,37 @@ func (a *app) explain(ctx context.Context, e explainFlags) (explainView, error) 
 	}
 	record.SortTags()
 	answer, err := p.Explain(ctx, policy.Question{
-		Point: point, Topic: e.topic, Tags: record.Tags, Class: firstOf(e.class, policy.None), Place: firstOf(e.place, policy.None),
+		Point: point, Topic: e.topic, Tags: record.Tags, Class: firstOf(e.class, policy.None), Place: e.place,
 		Origin: firstOf(e.from, policy.None), Target: firstOf(e.to, policy.None),
 	})
 	if err != nil {
 		return explainView{}, err
 	}
 	return viewExplanation(answer), nil
+}
+
+// complete refuses a question that lacks what its point asks about. A node takes
+// itself for --from; a directory is nowhere.
+func (e explainFlags) complete(point policy.Point) error {
+	caller := point == policy.Admit || point == policy.Transit || point == policy.Consume
+	need := []struct {
+		flag, value string
+		needed      bool
+	}{
+		{"--class", e.class, caller},
+		{"--from", e.from, e.policies != "" && point != policy.Transit},
+		{"--to", e.to, point != policy.Admit},
+	}
+	var missing []string
+	for _, n := range need {
+		if n.needed && n.value == "" {
+			missing = append(missing, n.flag)
+		}
+	}
+	if len(missing) > 0 {
+		return usage("explain --point %s needs %s", e.point, strings.Join(missing, ", "))
+	}
+	return nil
 }
 
 func (a *app) printExplain(v explainView, trace bool) error {

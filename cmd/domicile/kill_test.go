@@ -26,17 +26,22 @@ func killRounds(t *testing.T) int {
 }
 
 // TestRA1_KillsLoseNoAckedRecord kills one node after the other with kill -9 while
-// records are published, and starts it again. Every acknowledged record is at its
-// home exactly once; every global one is in every region exactly once.
+// records are published, and starts it again; in every other round it is killed once
+// more on its way up, where it reads its logs back and takes its mirrors up again.
+// Every acknowledged record is at its home exactly once; every global one is in every
+// region exactly once.
 func TestRA1_KillsLoseNoAckedRecord(t *testing.T) {
 	t.Parallel()
 	f := startFederation(t)
 	acked := map[string]map[string]bool{"eu": {}, "global": {}}
 	for round := range killRounds(t) {
 		victim := starterRegions[rand.IntN(len(starterRegions))]
-		after := time.Duration(rand.Int64N(int64(1500 * time.Millisecond)))
-		t.Logf("round %d: kill %s after %s", round, victim, after)
-		results := f.publishDuringKill(round, victim, after)
+		moments := []time.Duration{rand.N(1500 * time.Millisecond)}
+		if round%2 == 1 {
+			moments = append(moments, rand.N(1500*time.Millisecond))
+		}
+		t.Logf("round %d: kill %s after %s", round, victim, moments)
+		results := f.publishDuringKills(round, victim, moments)
 		for _, r := range results {
 			if r.Outcome == "acked" || r.Outcome == "duplicate" {
 				acked[residencyOf(r.Line)][r.ID] = true
@@ -70,9 +75,9 @@ func residencyOf(line uint64) string {
 	return "global"
 }
 
-// publishDuringKill publishes through us-east, kills the victim on the way, and
-// returns what the producer was told.
-func (f *federation) publishDuringKill(round int, victim string, after time.Duration) []told {
+// publishDuringKills publishes through us-east and meanwhile kills the victim, each
+// time so long after it was started again. It returns what the producer was told.
+func (f *federation) publishDuringKills(round int, victim string, moments []time.Duration) []told {
 	f.t.Helper()
 	file := writeOrders(f.t, 3000, fmt.Sprintf("kill-%d", round), func(i int) string { return residencyOf(uint64(i) + 1) })
 	results := filepath.Join(f.t.TempDir(), "results.ndjson")
@@ -80,8 +85,13 @@ func (f *federation) publishDuringKill(round int, victim string, after time.Dura
 	publishing.Go(func() {
 		f.run(f.t, "us-east", "publish", "orders", "--file", file, "--results", results, "--patience", "2s", "-o", "json")
 	})
-	<-time.After(after) // the random moment itself, not a wait for something
-	f.kill(victim)
+	for i, after := range moments {
+		if i > 0 {
+			f.start(victim)
+		}
+		<-time.After(after) // the random moment itself, not a wait for something
+		f.kill(victim)
+	}
 	publishing.Wait()
 	text, err := os.ReadFile(results)
 	if err != nil {

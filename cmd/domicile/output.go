@@ -22,6 +22,7 @@ func (a *app) printJSON(v any) error {
 }
 
 // table aligns rows of cells in columns, two spaces apart, each line with prefix.
+// The last cell of a row widens no column: a remark under a table does not tear it.
 func table(w io.Writer, prefix string, rows [][]string) {
 	var widths []int
 	for _, row := range rows {
@@ -29,7 +30,9 @@ func table(w io.Writer, prefix string, rows [][]string) {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			if i < len(row)-1 {
+				widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			}
 		}
 	}
 	for _, row := range rows {

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"domicile/regions"
 	"strings"
 	"testing"
 	"time"
+
+	"domicile/regions"
 )
 
 func TestSpan(t *testing.T) {
@@ -46,5 +47,14 @@ func TestClockTime(t *testing.T) {
 	}
 	if got := clockTime(now.Add(-24*time.Hour), now); got != "2026-11-28 03:00:00" {
 		t.Error(got)
+	}
+}
+
+// A remark that is longer than any cell moves no column of the rows around it.
+func TestTable_RemarksWidenNothing(t *testing.T) {
+	var b strings.Builder
+	table(&b, "", [][]string{{"a", "bb", "c"}, {"", "because: a long story"}, {"aaa", "b", "c"}})
+	if want := "a    bb  c\n     because: a long story\naaa  b   c\n"; b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
 	}
 }

@@ -63,12 +63,20 @@ func (p publishFlags) check() error {
 		return usage("--raw goes with --file")
 	case p.file == "" && p.results != "":
 		return usage("--results goes with --file")
+	case p.results != "" && sameFile(p.file, p.results):
+		return usage("--results would overwrite --file %s", p.file)
 	case p.file != "" && p.id != "":
 		return usage("--id names one record; lines of a file carry their own")
 	case p.file != "" && p.hasBody:
 		return usage("--body and --file exclude each other")
 	}
 	return nil
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 // defaults is a record with what the flags say of every record.
@@ -102,7 +110,7 @@ func (a *app) publish(ctx context.Context, p publishFlags) error {
 	if p.file != "" {
 		return a.publishFile(ctx, p, record)
 	}
-	if record.Body, err = a.oneBody(p); err != nil {
+	if record.Body, err = a.oneBody(ctx, p); err != nil {
 		return err
 	}
 	c, err := a.dial(toDoor)
@@ -121,14 +129,14 @@ func (a *app) publish(ctx context.Context, p publishFlags) error {
 
 // oneBody is the body of the one record, at most one byte above the limit: what is
 // too large is refused at the door with its own code.
-func (a *app) oneBody(p publishFlags) ([]byte, error) {
+func (a *app) oneBody(ctx context.Context, p publishFlags) ([]byte, error) {
 	if p.hasBody {
 		return []byte(p.body), nil
 	}
 	if f, ok := a.in.(*os.File); ok && terminal(f) {
 		fmt.Fprintln(a.err, "Type the body; end it with Ctrl-D.")
 	}
-	return io.ReadAll(io.LimitReader(a.in, api.MaxBody+1))
+	return io.ReadAll(io.LimitReader(a.interruptible(ctx), api.MaxBody+1))
 }
 
 func (a *app) printAck(ack api.Ack) error {
@@ -150,7 +158,7 @@ func (a *app) printAck(ack api.Ack) error {
 // publishFile publishes every line, prints the summary and ends with the worst of
 // what happened.
 func (a *app) publishFile(ctx context.Context, p publishFlags, defaults api.Record) error {
-	in, size, err := a.openInput(p.file)
+	in, size, err := a.openInput(ctx, p.file)
 	if err != nil {
 		return err
 	}
@@ -172,15 +180,19 @@ func (a *app) publishFile(ctx context.Context, p publishFlags, defaults api.Reco
 	if err := a.printSummary(t); err != nil {
 		return err
 	}
-	if readErr != nil {
-		return readErr
+	if readErr == nil {
+		return ended(t.code())
 	}
-	return ended(t.code())
+	if t.Unknown > 0 { // weighs more than where the reading ended
+		fmt.Fprintln(a.err, "domicile: "+errorLine(readErr))
+		return ended(exitUnknown)
+	}
+	return readErr
 }
 
-func (a *app) openInput(path string) (io.ReadCloser, int64, error) {
+func (a *app) openInput(ctx context.Context, path string) (io.ReadCloser, int64, error) {
 	if path == "-" {
-		return io.NopCloser(a.in), 0, nil
+		return io.NopCloser(a.interruptible(ctx)), 0, nil
 	}
 	f, err := os.Open(path)
 	if err != nil {

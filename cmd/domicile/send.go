@@ -42,6 +42,8 @@ func (p publishFlags) sendLines(ctx context.Context, lines *lineReader, defaults
 		case errors.Is(err, errLongLine):
 			t.done(number, "", api.Ack{}, err)
 			continue
+		case errors.Is(err, errInterrupted):
+			return interruptedAt(number)
 		case err != nil:
 			return fmt.Errorf("read line %d: %w", number, err)
 		}
@@ -51,7 +53,7 @@ func (p publishFlags) sendLines(ctx context.Context, lines *lineReader, defaults
 			continue
 		}
 		if err := room.enter(ctx, &record); err != nil || ctx.Err() != nil {
-			return fmt.Errorf("interrupted before line %d; publish the same file again to go on", number)
+			return interruptedAt(number)
 		}
 		size := record.Size()
 		// The deadline bounds the tries; an interrupt takes no record back.
@@ -63,6 +65,10 @@ func (p publishFlags) sendLines(ctx context.Context, lines *lineReader, defaults
 		cancel()
 		t.sent(lines.read)
 	}
+}
+
+func interruptedAt(number uint64) error {
+	return fmt.Errorf("interrupted before line %d; publish the same file again to go on", number)
 }
 
 // record is the record of one line: what it says, completed by the flags, and an id

@@ -80,7 +80,11 @@ func serve(ctx context.Context, n runner, logger *slog.Logger) error {
 	defer cancel()
 	again, forget := signal.NotifyContext(stop, os.Interrupt, syscall.SIGTERM)
 	defer forget()
+	logger.Info("stopping: no new record is taken")
 	closeErr := n.Close(again)
+	if closeErr == nil {
+		logger.Info("stopped")
+	}
 	if startErr != nil && interrupted(ctx, startErr) {
 		startErr = nil
 	}

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"domicile/regions"
 	"fmt"
 	"strings"
 	"time"
 
 	pb "domicile/api/domicile/v1"
+	"domicile/regions"
 )
 
 const unknown = "unknown"
@@ -67,6 +67,9 @@ func linkRows(links []*pb.LinkState, now time.Time) [][]string {
 			since = fmt.Sprintf("since %s (%s)", clockTime(nanoTime(l.GetSinceUnixNano()), now), sinceText(l.GetSinceUnixNano(), now))
 		}
 		rows = append(rows, []string{l.GetPeer(), firstOf(l.GetState(), unknown), since, directionText(l), linkDetail(l, now)})
+		if l.GetState() != "up" && l.GetReason() != "" {
+			rows = append(rows, []string{"", "because: " + l.GetReason()})
+		}
 	}
 	return rows
 }
@@ -96,9 +99,6 @@ func linkDetail(l *pb.LinkState, now time.Time) string {
 			heard = "last heard " + sinceText(l.GetLastHeardUnixNano(), now) + " ago"
 		}
 		parts = append(parts, heard)
-		if l.GetReason() != "" {
-			parts = append(parts, l.GetReason())
-		}
 	}
 	if l.GetFault() != "" {
 		parts = append(parts, "held by a fault on purpose: "+l.GetFault())
@@ -165,8 +165,8 @@ func policyRows(s *pb.StatusResponse, now time.Time) [][]string {
 			rows = append(rows, []string{"", "differs: " + d})
 		}
 	}
-	if s.GetCandidate() != "" {
-		rows = append(rows, []string{"", "a changed policy directory waits: " + s.GetCandidate() + " (domicile policy reload)"})
+	if c := s.GetCandidate(); c != "" {
+		rows = append(rows, []string{"", "a changed policy directory waits: " + c[:min(len(c), 8)] + " (domicile policy reload)"})
 	}
 	return rows
 }

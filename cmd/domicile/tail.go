@@ -36,6 +36,7 @@ this region or from you is counted on standard error, never shown.`,
 				return err
 			}
 			defer c.Close()
+			request.MaxRecords = uint32(min(limit, batchRecords)) // a batch that ends at the limit gives its position
 			v := &viewer{app: a, limit: limit, notes: map[string]string{}}
 			err = c.Read(cmd.Context(), request, v.batch)
 			if errors.Is(err, errLimit) || interrupted(cmd.Context(), err) {
@@ -85,6 +86,9 @@ func startTime(from string, now time.Time) (time.Time, error) {
 	}
 	return time.Time{}, usage("--from %q: write start, now, a time such as 2026-03-01T10:00:00Z, a length of time such as 10m, or a position", from)
 }
+
+// batchRecords is the most records that a read asks for at once.
+const batchRecords = 500
 
 // errLimit ends a read after the records that were asked for.
 var errLimit = errors.New("limit reached")

@@ -86,7 +86,7 @@ func (t target) check() error {
 	for _, address := range t.Addresses {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
-			return usage("--server %q: write host:port", address)
+			return usage("address %q: write host:port", address)
 		}
 		if given == 0 && !loopback(host) {
 			return usage("%s is not on this machine: give --ca, --cert and --key, or a context that holds them", address)

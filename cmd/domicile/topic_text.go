@@ -1,7 +1,6 @@
 package main
 
 import (
-	"domicile/regions"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	pb "domicile/api/domicile/v1"
+	"domicile/regions"
 )
 
 // holdingRow is one log of a topic as this region holds it; a figure that is not
