@@ -37,7 +37,7 @@ func advice(v *View, m *pb.StatusResponse) []string {
 		out = append(out, "repair the disk under "+s.Path+", then restart: domicile serve -c node.yaml")
 	}
 	if !v.Policy.Active || v.Policy.Problem != "" {
-		out = append(out, "find out what is wrong with the policy: domicile policy check DIR")
+		out = append(out, "find out what is wrong with the policy: domicile policy check DIR --federation FILE")
 	}
 	if v.Policy.Candidate != "" {
 		out = append(out, "load the changed policy directory: domicile policy reload")

@@ -201,7 +201,26 @@ func verdict(v *View, m *pb.StatusResponse) (level, line string) {
 	if len(bad) > 0 {
 		return "degraded", "degraded: " + strings.Join(bad, "; ") + "; records whose home is " + v.Region + " are stored as usual"
 	}
-	return "ok", fmt.Sprintf("ok: %s up, %s here, nothing in trouble", plural(len(m.Links), "link"), plural(len(v.Holdings), "log"))
+	return "ok", fmt.Sprintf("ok: %s up, %s here, nothing in trouble", plural(len(m.Links), "link"), plural(len(v.Holdings), "log")) + policyNews(v, m)
+}
+
+// policyNews is what the one line adds while everything works: revisions that differ
+// and a directory that waits. Both are ordinary in the course of a change.
+func policyNews(v *View, m *pb.StatusResponse) string {
+	var news string
+	for _, p := range m.Policies {
+		switch {
+		case !p.Known || p.Revision == v.Policy.Revision:
+		case p.Revision == "":
+			news += "; " + p.Region + " has no policy"
+		default:
+			news += "; " + p.Region + " has policy " + p.Revision
+		}
+	}
+	if v.Policy.Candidate != "" {
+		news += "; a changed policy waits to be loaded"
+	}
+	return news
 }
 
 func plural(n int, what string) string {

@@ -100,7 +100,9 @@ func TestStatusSaysWhatIsWrongAndWhatMayBeDone(t *testing.T) {
 		"disk":          {func(v *admin.View) { v.Storage.Healthy, v.Storage.Reason = false, "sync failed" }, "failed", "sync failed", "repair the disk under /data"},
 		"no policy":     {func(v *admin.View) { v.Policy = admin.Policy{Problem: "catalog.yaml is missing"} }, "failed", "no policy is active", "domicile policy check"},
 		"bad candidate": {func(v *admin.View) { v.Policy.Problem = "a rule errs" }, "ok", "ok", "domicile policy check"},
-		"candidate":     {func(v *admin.View) { v.Policy.Candidate = "abcd" }, "ok", "ok", "domicile policy reload"},
+		"candidate":     {func(v *admin.View) { v.Policy.Candidate = "abcd" }, "ok", "a changed policy waits to be loaded", "domicile policy reload"},
+		"other policy":  {func(v *admin.View) { v.Links[0].Hello.PolicyRevision = "8-beef" }, "ok", "ap-south has policy 8-beef", ""},
+		"peer without":  {func(v *admin.View) { v.Links[0].Hello.PolicyRevision = "" }, "ok", "ap-south has no policy", ""},
 		"certificate":   {func(v *admin.View) { v.Certificates[0].Ends = now.Add(48 * time.Hour) }, "ok", "ok", "domicile certs request"},
 		"old policy":    {func(v *admin.View) { v.Links[0].Hello.PolicySerial = 6 }, "ok", "ok", "bring the policy of ap-south up to date"},
 		"manifest": {func(v *admin.View) {

@@ -77,7 +77,7 @@ func copyTrouble(v *View, t *regions.Topic, id api.LogID, home string) *pb.LogTr
 	}
 	x.Producers = "accepted: they are forwarded to " + home
 	if !link.Up {
-		x.Producers = "refused at once with " + string(api.HomeUnreachable) + "; nothing is stored; the same id may be sent again later"
+		x.Producers = "refused at once with " + string(api.HomeUnreachable) + ", or as the policy refuses them anyway; nothing is stored; the same id may be sent again later"
 	}
 	x.Consumers = consumers(t, link.Up, lag)
 	x.Room = copyRoom(t, link.Up, lag)
