@@ -12,6 +12,8 @@ func Span(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "-" + Span(-d)
+	case d > 0 && d < time.Millisecond:
+		return "<1ms" // not 0
 	case d < time.Second:
 		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
 	case d < 10*time.Second:
