@@ -206,23 +206,6 @@ func (c *copied) lag() regions.Lag {
 	return l
 }
 
-// Lags lists what this region knows of every flow, as origin and as target.
-func Lags(s *Source, t *Target) []regions.Lag {
-	return sortLags(append(s.Lags(), t.Lags()...))
-}
-
-// LagOf is what this region knows of one log's lag towards target. At the log's home
-// with the home as target the state is HOME. false: nothing is known here.
-func LagOf(s *Source, t *Target, log api.LogID, target string) (regions.Lag, bool) {
-	if home, _, ok := s.cfg.Federation.Home(log); ok && home == target && home == s.cfg.Self {
-		return regions.Lag{Log: log, Home: home, Target: target, State: regions.LagHome}, true
-	}
-	if target == t.cfg.Self {
-		return t.Lag(log)
-	}
-	return s.Lag(log, target)
-}
-
 func sortLags(lags []regions.Lag) []regions.Lag {
 	slices.SortFunc(lags, func(a, b regions.Lag) int {
 		return cmp.Or(cmp.Compare(a.Log.String(), b.Log.String()), cmp.Compare(a.Target, b.Target))

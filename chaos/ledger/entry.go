@@ -100,19 +100,6 @@ func (b *Book) Entries() []Entry {
 	return slices.Clone(b.entries)
 }
 
-// Count is how many entries have this outcome so far.
-func (b *Book) Count(o Outcome) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := 0
-	for i := range b.entries {
-		if b.entries[i].Outcome == o {
-			n++
-		}
-	}
-	return n
-}
-
 // Write writes a history as JSON, one entry a line.
 func Write(w io.Writer, entries []Entry) error {
 	e := json.NewEncoder(w)

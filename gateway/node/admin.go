@@ -16,7 +16,7 @@ import (
 
 // openAdmin gathers what operators see. It is built before what it reports on: until
 // a part is there its figures are unknown.
-func (n *Node) openAdmin(ctx, _ context.Context) error {
+func (n *Node) openAdmin(ctx context.Context) error {
 	var err error
 	if n.pages, err = n.openPages(ctx); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 
 // openDoors opens the door for producers and consumers and, on an address of its
 // own, the desk for operators.
-func (n *Node) openDoors(ctx, _ context.Context) error {
+func (n *Node) openDoors(ctx context.Context) error {
 	var err error
 	if n.desk, err = n.openOne(ctx, "listen.admin", n.cfg.Listen.Admin, door.Config{Admin: n.admin}); err != nil {
 		return err

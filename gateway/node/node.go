@@ -32,7 +32,6 @@ type Node struct {
 	seams      Seams
 	federation *regions.Federation
 	bootID     string
-	started    time.Time
 	logger     *slog.Logger
 
 	identity *identity.Identity
@@ -81,12 +80,11 @@ func New(c Config, f *regions.Federation, s Seams) (*Node, error) {
 // what it opened if a step fails. The door opens last: who can reach it finds a node
 // that works. ctx bounds the start, not the life of the node.
 func (n *Node) Start(ctx context.Context) error {
-	n.started = n.seams.Clock.Now()
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.cancel = cancel
 	for _, step := range []struct {
 		name string
-		run  func(start, life context.Context) error
+		run  func(context.Context) error
 	}{
 		{"certificate", n.openIdentity},
 		{"store", n.openStore},
@@ -97,12 +95,15 @@ func (n *Node) Start(ctx context.Context) error {
 		{"gateway", n.openGateway},
 		{"doors", n.openDoors},
 	} {
-		if err := step.run(ctx, life); err != nil {
+		if err := step.run(ctx); err != nil {
 			closing, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer done()
 			return errors.Join(fmt.Errorf("start %s: %w", step.name, err), n.Close(closing))
 		}
 	}
+	// Who is told of a new policy is there now; before, no load but the first may run.
+	n.policies.changed = func() { n.mesh.HelloChanged(); n.source.PolicyChanged() }
+	n.loops.Go(func() { n.policies.watch(life, n.seams.Pace.Of(candidateEvery)) })
 	n.mesh.Start(life)
 	n.source.Start()
 	n.admin.Start()
@@ -150,7 +151,7 @@ func half(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(end)/2)
 }
 
-func (n *Node) openIdentity(context.Context, context.Context) error {
+func (n *Node) openIdentity(context.Context) error {
 	if n.identity = n.seams.Identity; n.identity != nil {
 		return nil
 	}
@@ -159,7 +160,7 @@ func (n *Node) openIdentity(context.Context, context.Context) error {
 	return err
 }
 
-func (n *Node) openStore(ctx, _ context.Context) error {
+func (n *Node) openStore(ctx context.Context) error {
 	var err error
 	n.fabric, err = fabric.Open(ctx, fabric.Config{
 		Region: n.cfg.Region, Federation: n.federation.Name, Dir: n.cfg.Data, MaxStore: int64(n.cfg.MaxStore),
@@ -176,18 +177,17 @@ func (n *Node) openStore(ctx, _ context.Context) error {
 // openPolicy loads the policy. A bad one does not keep the node from starting:
 // readers of global records, mirrors and operators are served, and every publish is
 // refused until a good one is loaded.
-func (n *Node) openPolicy(ctx, life context.Context) error {
+func (n *Node) openPolicy(ctx context.Context) error {
 	n.gate = policy.NewGate(n.federation, n.cfg.Region, n.seams.Hooks.Policy)
 	n.policies = newPolicies(n.cfg.Policies, n.federation, n.gate, n.logger)
 	n.policies.follow = n.seams.FollowPolicies
 	if _, err := n.policies.load(ctx); err != nil {
 		n.logger.Error("no policy is active: every record is refused until a good one is loaded")
 	}
-	n.loops.Go(func() { n.policies.watch(life, n.seams.Pace.Of(candidateEvery)) })
 	return nil
 }
 
-func (n *Node) openLinks(ctx, _ context.Context) error {
+func (n *Node) openLinks(ctx context.Context) error {
 	listener, err := n.listen(ctx, "listen.link", n.cfg.Listen.Link)
 	if err != nil {
 		return err
@@ -206,11 +206,10 @@ func (n *Node) openLinks(ctx, _ context.Context) error {
 		return errors.Join(err, listener.Close())
 	}
 	n.onClose(func(ctx context.Context) error { n.mesh.Close(ctx); return nil })
-	n.policies.changed = func() { n.mesh.HelloChanged(); n.source.PolicyChanged() }
 	return nil
 }
 
-func (n *Node) openMirror(ctx, _ context.Context) error {
+func (n *Node) openMirror(ctx context.Context) error {
 	enter := func() mirror.Pass { return n.gate.Enter() }
 	var err error
 	n.target, err = mirror.NewTarget(mirror.TargetConfig{
@@ -235,7 +234,7 @@ func (n *Node) openMirror(ctx, _ context.Context) error {
 	return nil
 }
 
-func (n *Node) openGateway(context.Context, context.Context) error {
+func (n *Node) openGateway(context.Context) error {
 	var err error
 	n.gateway, err = gateway.New(gateway.Config{
 		Self: n.cfg.Region, Federation: n.federation, Placement: n.federation, Gate: n.gate, Homes: n.logs.home, Logs: n.logs.ofTopic,
