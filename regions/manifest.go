@@ -97,15 +97,38 @@ func (m *manifestFile) addRegions(f *Federation) error {
 			return bad(field, name, err.Error())
 		}
 		r := m.Regions[name]
-		if r == nil || r.Link == "" {
-			return bad(field+".link", "", "give the host:port at which other regions reach it")
+		if err := r.check(field); err != nil {
+			return err
 		}
-		if other, taken := addresses[r.Link]; taken {
-			return bad(field+".link", r.Link, "region "+other+" has the same address: one region, one name")
+		for _, link := range r.Links() {
+			if other, taken := addresses[link]; taken {
+				return bad(field+".link", link, "region "+other+" has the same address: one region, one name")
+			}
+			addresses[link] = name
 		}
-		addresses[r.Link] = name
-		f.regions[name] = Region{Name: name, Link: r.Link}
+		f.regions[name] = Region{Name: name, Link: r.Link, Gateways: r.Gateways}
 		f.regionNames = append(f.regionNames, name)
+	}
+	return nil
+}
+
+// check refuses a region that is neither solo nor quorum.
+func (r *Region) check(field string) error {
+	switch {
+	case r == nil || r.Link == "" && !r.Quorum():
+		return bad(field+".link", "", "give the host:port at which other regions reach it, or the gateways of a quorum region")
+	case r.Link != "" && r.Quorum():
+		return bad(field+".gateways", r.Link, "a solo region has a link, a quorum region has gateways: write one of the two")
+	case r.Quorum() && len(r.Gateways) != QuorumNodes:
+		return bad(field+".gateways", fmt.Sprint(len(r.Gateways)), fmt.Sprintf("a quorum region has %d gateways", QuorumNodes))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Gateways)) {
+		if err := CheckRegionName(name); err != nil {
+			return bad(field+".gateways", name, err.Error())
+		}
+		if r.Gateways[name] == "" {
+			return bad(field+".gateways."+name, "", "give the host:port at which other regions reach this gateway")
+		}
 	}
 	return nil
 }
@@ -200,7 +223,7 @@ func digestOf(v any) string {
 func (f *Federation) digest() string {
 	regions := map[string]string{}
 	for name, r := range f.regions {
-		regions[name] = r.Link + "|" + r.Boundary
+		regions[name] = strings.Join(r.Links(), ",") + "|" + r.Boundary
 	}
 	links := map[string]string{}
 	for name, peers := range f.links {

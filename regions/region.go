@@ -1,6 +1,7 @@
 package regions
 
 import (
+	"maps"
 	"slices"
 )
 
@@ -10,11 +11,33 @@ const GlobalResidency = "global"
 // ResidencyTag is the name of the tag dimension that says where a record may rest.
 const ResidencyTag = "residency"
 
-// Region is one independent fabric with its gateways.
+// QuorumNodes is the number of gateways of a quorum region.
+const QuorumNodes = 3
+
+// Region is one independent fabric with its gateways: a solo region has one, which is
+// reached at Link; a quorum region has three, and whichever holds the region's seat
+// answers at its own address.
 type Region struct {
-	Name     string `yaml:"-"`
-	Link     string `yaml:"link"` // host:port at which other regions reach it
-	Boundary string `yaml:"-"`    // "" : in no boundary, keeps only what is global
+	Name     string            `yaml:"-"`
+	Link     string            `yaml:"link"`     // solo: host:port at which other regions reach it
+	Gateways map[string]string `yaml:"gateways"` // quorum: gateway's name → its host:port for links
+	Boundary string            `yaml:"-"`        // "" : in no boundary, keeps only what is global
+}
+
+// Quorum reports whether the region is one of three gateways.
+func (r *Region) Quorum() bool { return len(r.Gateways) > 0 }
+
+// Links lists the addresses at which other regions reach it, in the order of the
+// gateways' names.
+func (r *Region) Links() []string {
+	if !r.Quorum() {
+		return []string{r.Link}
+	}
+	links := make([]string, 0, len(r.Gateways))
+	for _, name := range slices.Sorted(maps.Keys(r.Gateways)) {
+		links = append(links, r.Gateways[name])
+	}
+	return links
 }
 
 // Boundary is a set of regions that form one legal area. Its name is a value of the

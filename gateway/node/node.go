@@ -193,10 +193,10 @@ func (n *Node) openLinks(ctx context.Context) error {
 		return err
 	}
 	n.links = listener.Addr()
-	addresses := map[string]string{}
+	addresses := map[string][]string{}
 	for _, peer := range n.federation.Peers(n.cfg.Region) {
 		r, _ := n.federation.Region(peer)
-		addresses[peer] = r.Link
+		addresses[peer] = r.Links()
 	}
 	n.mesh, err = link.New(link.Config{
 		Self: n.cfg.Region, Peers: addresses, Identity: n.identity, Listener: listener, Dial: n.seams.Dial, Hello: n.hello,

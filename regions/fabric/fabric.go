@@ -31,6 +31,7 @@ type Fabric struct {
 	indexes *indexes
 	barrier *barrier
 	held    atomic.Int64 // bytes in all writers
+	seat    *seat
 
 	ctx    context.Context // ends when the fabric closes; writers stop waiting then
 	cancel context.CancelFunc
@@ -63,7 +64,7 @@ func Open(ctx context.Context, cfg Config) (*Fabric, error) {
 	}
 	f := &Fabric{cfg: cfg, indexes: newIndexes(), logs: map[string]*store{}, opening: map[string]bool{},
 		known: map[string]logEntry{}, clean: map[string]uint64{}, sweeps: make(chan struct{}, 1),
-		fenced: make(chan struct{}), closed: make(chan struct{})}
+		fenced: make(chan struct{}), closed: make(chan struct{}), seat: newSeat()}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := f.open(ctx); err != nil {
 		f.cancel()
@@ -103,6 +104,7 @@ func (f *Fabric) open(ctx context.Context) error {
 	if !f.spawn(f.sweepLoop) {
 		return errors.New("fabric closed while it opened")
 	}
+	f.seat.set(Seat{Node: f.cfg.Region, Mine: true, Term: 1, Since: f.cfg.Clock.Now()})
 	return nil
 }
 

@@ -31,7 +31,7 @@ func benchPair(b *testing.B) (from, to *region) {
 		}
 		r := &region{name: n, changes: make(chan struct{}, 1), hello: regions.Hello{Federation: "shop", FabricID: "f-" + n, BootID: "b-" + n}}
 		r.config = link.Config{
-			Self: n, Peers: map[string]string{peer: listeners[peer].Addr().String()}, Listener: listeners[n], Handler: r,
+			Self: n, Peers: map[string][]string{peer: {listeners[peer].Addr().String()}}, Listener: listeners[n], Handler: r,
 			Identity: must(identity.New(cert, key, ca.CertPEM(), regions.NewSteadyClock())), Clock: regions.NewSteadyClock(),
 			Logger: slog.New(slog.DiscardHandler), Hello: func() regions.Hello { return r.hello },
 		}

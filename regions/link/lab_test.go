@@ -153,10 +153,10 @@ func started(t *testing.T, pace regions.Pace, names ...string) *lab {
 // prepare makes a region's mesh; change may alter its configuration.
 func (l *lab) prepare(name string, change func(*region)) *region {
 	l.t.Helper()
-	peers := map[string]string{}
+	peers := map[string][]string{}
 	for n, a := range l.addr {
 		if n != name {
-			peers[n] = a
+			peers[n] = []string{a}
 		}
 	}
 	r := &region{name: name, changes: make(chan struct{}, 1)}

@@ -17,8 +17,8 @@ import (
 
 // Config is what a mesh is made of. All fields but Dial, Pace and Boot are required.
 type Config struct {
-	Self     string            // this region
-	Peers    map[string]string // region → host:port of its link listener
+	Self     string              // this region
+	Peers    map[string][]string // region → host:port of its gateways' link listeners
 	Identity *identity.Identity
 	Listener net.Listener // the mesh closes it
 	// Dial opens a connection; nil: the system's.

@@ -71,11 +71,14 @@ func New(cfg Config) (*Mesh, error) {
 		m.dial = (&net.Dialer{}).DialContext
 	}
 	m.gates = newGates(cfg.Boot, func(peer string) bool { return m.peers[peer] != nil }, m.gateChanged)
-	for name, address := range cfg.Peers {
+	for name, addresses := range cfg.Peers {
 		if name == cfg.Self {
 			return nil, &api.Error{Code: api.ConfigInvalid, Op: "make links", Field: "peers", Value: name, Hint: "a region has no link with itself"}
 		}
-		m.peers[name] = newPeerLink(m, name, address)
+		if len(addresses) == 0 {
+			return nil, &api.Error{Code: api.ConfigInvalid, Op: "make links", Field: "peers", Value: name, Hint: "it has no address"}
+		}
+		m.peers[name] = newPeerLink(m, name, addresses)
 	}
 	m.listener = newGatedListener(cfg.Listener, m.gates, cfg.Clock, maxAccepted)
 	m.server = grpc.NewServer(

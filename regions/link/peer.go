@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,9 +15,11 @@ import (
 // peerLink is one region's end of the link with one peer: the session it dials, the
 // control stream it accepts, and what both prove.
 type peerLink struct {
-	mesh          *Mesh
-	name, address string
-	beat          time.Duration
+	mesh      *Mesh
+	name      string
+	addresses []string // of the peer's gateways; whichever speaks for its region answers
+	address   string   // the one that is being tried, or that answered last; the dial loop's alone
+	beat      time.Duration
 
 	kick    chan struct{} // dial now
 	changed chan struct{} // the status may have changed
@@ -38,9 +41,9 @@ type peerLink struct {
 	deliver sync.Mutex // one round of watermarks at a time reaches the handler
 }
 
-func newPeerLink(m *Mesh, name, address string) *peerLink {
+func newPeerLink(m *Mesh, name string, addresses []string) *peerLink {
 	beat := m.cfg.Pace.Of(beatEvery)
-	return &peerLink{mesh: m, name: name, address: address, beat: beat, health: health{beat: beat},
+	return &peerLink{mesh: m, name: name, addresses: addresses, address: addresses[0], beat: beat, health: health{beat: beat},
 		kick: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 }
 
@@ -86,8 +89,30 @@ func (p *peerLink) dialFailed(b *backoff, err error) time.Duration {
 	return wait
 }
 
-// connect dials both lanes and exchanges hellos on both.
+// connect tries the address that answered last and then the others, once each. The
+// first reason is kept: the others only say that those gateways do not speak for the
+// region.
 func (p *peerLink) connect(ctx context.Context) (*session, error) {
+	var first error
+	at := slices.Index(p.addresses, p.address)
+	for i := range p.addresses {
+		p.address = p.addresses[(at+i)%len(p.addresses)]
+		s, err := p.connectTo(ctx)
+		if err == nil {
+			return s, nil
+		}
+		if first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, first
+}
+
+// connectTo dials both lanes to the present address and exchanges hellos on both.
+func (p *peerLink) connectTo(ctx context.Context) (*session, error) {
 	s := newSession(p)
 	for _, plane := range []Plane{Control, Data} {
 		l, err := p.greet(ctx, plane)

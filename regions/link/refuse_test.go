@@ -290,7 +290,7 @@ func TestLinkConfigIsChecked(t *testing.T) {
 	good := l.regions["eu-west"].config
 	for field, change := range map[string]func(*link.Config){
 		"certificate": func(c *link.Config) { c.Self = "us-east"; c.Peers = nil },
-		"peers":       func(c *link.Config) { c.Peers = map[string]string{"eu-west": "x:1"} },
+		"peers":       func(c *link.Config) { c.Peers = map[string][]string{"eu-west": {"x:1"}} },
 		"Clock":       func(c *link.Config) { c.Clock = nil },
 	} {
 		c := good
