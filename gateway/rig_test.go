@@ -206,7 +206,7 @@ func (g *region) logsOf(topic string) []regions.Log {
 }
 
 func (r *rig) hello(f *regions.Federation) *regions.Hello {
-	h := &regions.Hello{ManifestDigest: f.Digest, TopicDigests: map[string]string{}, TopicFields: map[string]map[string]string{}}
+	h := &regions.Hello{ManifestDigest: f.Digest(), TopicDigests: map[string]string{}, TopicFields: map[string]map[string]string{}}
 	for _, name := range f.Topics() {
 		t, _ := f.Topic(name)
 		h.TopicDigests[name], h.TopicFields[name] = f.TopicDigest(name), t.Fields()

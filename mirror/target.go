@@ -66,9 +66,10 @@ func NewTarget(cfg TargetConfig) (*Target, error) {
 		cfg.Metrics = NoMetrics{}
 	}
 	t := &Target{cfg: cfg, copies: map[api.LogID]*copied{}, heard: map[string]time.Time{}}
-	for _, name := range cfg.Federation.Topics() {
-		topic, _ := cfg.Federation.Topic(name)
-		for _, id := range cfg.Federation.Logs(topic) {
+	federation := cfg.Federation.Snapshot()
+	for _, name := range federation.Topics() {
+		topic, _ := federation.Topic(name)
+		for _, id := range federation.Logs(topic) {
 			t.expect(id)
 		}
 	}

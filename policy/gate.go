@@ -129,7 +129,7 @@ func (g *Gate) checkNext(now, next *Generation) error {
 	switch {
 	case next == nil:
 		return refuse("policy", "", "there is no generation to activate")
-	case next.manifest != g.federation.Digest:
+	case next.manifest != g.federation.Digest():
 		return refuse("manifest", next.manifest, "the policy was judged for another manifest: load it again")
 	case now == nil:
 		return nil

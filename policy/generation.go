@@ -65,7 +65,7 @@ func empty(c *Catalog, f *regions.Federation, digest string) (*Generation, error
 	if len(short) > 8 {
 		short = short[:8]
 	}
-	g := &Generation{Serial: c.Serial, Digest: digest, Revision: fmt.Sprintf("%d-%s", c.Serial, short), manifest: f.Digest}
+	g := &Generation{Serial: c.Serial, Digest: digest, Revision: fmt.Sprintf("%d-%s", c.Serial, short), manifest: f.Digest()}
 	g.words = newVocabulary(c, f)
 	combos, classes, regionCount := len(g.words.combos), len(c.Classes), len(f.Regions())
 	if n := domainSize(uint64(combos), uint64(classes), uint64(regionCount)); n > MaxCells {

@@ -1,50 +1,74 @@
 package regions
 
 import (
+	"maps"
 	"slices"
+	"sync/atomic"
 
 	"domicile/api"
 )
 
+// Federation is the manifest in force: the same on every node. Everyone keeps the one
+// *Federation and sees a replaced manifest at the next call; what it hands out is never
+// changed. Whoever needs answers of one and the same manifest from several calls takes
+// a Snapshot. Safe for concurrent use.
+type Federation struct {
+	now atomic.Pointer[state]
+}
+
+func newFederation(s *state) *Federation {
+	f := &Federation{}
+	f.now.Store(s)
+	return f
+}
+
+// Replace puts another manifest in force for everyone who holds f. What may change
+// while a node runs is for the caller to check (Changes).
+func (f *Federation) Replace(next *Federation) { f.now.Store(next.now.Load()) }
+
+// Snapshot is the manifest in force as one that nobody replaces.
+func (f *Federation) Snapshot() *Federation { return newFederation(f.now.Load()) }
+
+// Name is the federation's name.
+func (f *Federation) Name() string { return f.now.Load().name }
+
+// Digest is the digest of everything in the manifest, in canonical form.
+func (f *Federation) Digest() string { return f.now.Load().sum }
+
 // Regions lists all regions by name.
-func (f *Federation) Regions() []string { return f.regionNames }
+func (f *Federation) Regions() []string { return f.now.Load().regionNames }
 
 // Region returns a region of the map.
 func (f *Federation) Region(name string) (Region, bool) {
-	r, ok := f.regions[name]
+	r, ok := f.now.Load().regions[name]
 	return r, ok
 }
 
 // Boundaries lists the boundary names, sorted.
 func (f *Federation) Boundaries() []string {
-	names := make([]string, 0, len(f.boundaries))
-	for n := range f.boundaries {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(f.now.Load().boundaries))
 }
 
 // Boundary returns a boundary of the map.
 func (f *Federation) Boundary(name string) (Boundary, bool) {
-	b, ok := f.boundaries[name]
+	b, ok := f.now.Load().boundaries[name]
 	return b, ok
 }
 
 // Topics lists all topics by name.
-func (f *Federation) Topics() []string { return f.topicNames }
+func (f *Federation) Topics() []string { return f.now.Load().topicNames }
 
 // Topic returns a topic's declaration. It must not be changed.
 func (f *Federation) Topic(name string) (*Topic, bool) {
-	t, ok := f.topics[name]
+	t, ok := f.now.Load().topics[name]
 	return t, ok
 }
 
 // TopicDigest is the digest of one topic's declaration, "" for an unknown topic.
-func (f *Federation) TopicDigest(name string) string { return f.digests[name] }
+func (f *Federation) TopicDigest(name string) string { return f.now.Load().digests[name] }
 
 // Peers lists the regions that have a link with region, sorted.
-func (f *Federation) Peers(region string) []string { return f.links[region] }
+func (f *Federation) Peers(region string) []string { return f.now.Load().links[region] }
 
 // Logs lists the logs of a topic.
 func (f *Federation) Logs(t *Topic) []api.LogID {
@@ -69,7 +93,11 @@ type Placement interface {
 // Home is the static placement: a home log lives at its topic's home, a local one
 // in the region it is named after.
 func (f *Federation) Home(log api.LogID) (string, api.Epoch, bool) {
-	t, ok := f.topics[log.Topic]
+	return f.now.Load().home(log)
+}
+
+func (s *state) home(log api.LogID) (string, api.Epoch, bool) {
+	t, ok := s.topics[log.Topic]
 	if !ok || log.Tenant != api.DefaultTenant {
 		return "", api.Epoch{}, false
 	}
@@ -89,13 +117,14 @@ func (f *Federation) Home(log api.LogID) (string, api.Epoch, bool) {
 // Targets lists the regions that get a copy of a log, by the manifest alone and
 // leaving out regions without a link to its home: policy decides per record.
 func (f *Federation) Targets(log api.LogID) []string {
-	home, _, ok := f.Home(log)
+	now := f.now.Load()
+	home, _, ok := now.home(log)
 	if !ok {
 		return nil
 	}
 	var targets []string
-	for _, r := range f.topics[log.Topic].Mirror {
-		if r != home && slices.Contains(f.links[home], r) {
+	for _, r := range now.topics[log.Topic].Mirror {
+		if r != home && slices.Contains(now.links[home], r) {
 			targets = append(targets, r)
 		}
 	}

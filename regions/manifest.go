@@ -25,11 +25,10 @@ type manifestFile struct {
 	Topics     map[string]*Topic   `yaml:"topics"`
 }
 
-// Federation is the loaded manifest: the same on every node, immutable, safe for
-// concurrent use.
-type Federation struct {
-	Name        string
-	Digest      string // of everything in it, in canonical form
+// state is one manifest as it was loaded. It is never changed.
+type state struct {
+	name        string
+	sum         string // digest of everything in it, in canonical form
 	regions     map[string]Region
 	regionNames []string
 	boundaries  map[string]Boundary
@@ -55,17 +54,17 @@ func ParseManifest(file string, data []byte) (*Federation, error) {
 	if err := strict.Decode(file, data, &m); err != nil {
 		return nil, err
 	}
-	f := &Federation{
-		Name: m.Federation, regions: map[string]Region{}, boundaries: map[string]Boundary{},
+	f := &state{
+		name: m.Federation, regions: map[string]Region{}, boundaries: map[string]Boundary{},
 		topics: map[string]*Topic{}, digests: map[string]string{}, links: map[string][]string{},
 	}
-	for _, step := range []func(*Federation) error{m.checkHead, m.addRegions, m.addBoundaries, m.addLinks, m.addTopics} {
+	for _, step := range []func(*state) error{m.checkHead, m.addRegions, m.addBoundaries, m.addLinks, m.addTopics} {
 		if err := step(f); err != nil {
 			return nil, err
 		}
 	}
-	f.Digest = f.digest()
-	return f, nil
+	f.sum = f.digest()
+	return newFederation(f), nil
 }
 
 func bad(field, value, hint string) error {
@@ -76,7 +75,7 @@ func notYet(field, value, hint string) error {
 	return &api.Error{Code: api.NotInThisVersion, Op: "check manifest", Field: field, Value: value, Hint: hint}
 }
 
-func (m *manifestFile) checkHead(*Federation) error {
+func (m *manifestFile) checkHead(*state) error {
 	if m.Version != 1 {
 		return bad("version", fmt.Sprint(m.Version), "this binary reads version: 1")
 	}
@@ -89,7 +88,7 @@ func (m *manifestFile) checkHead(*Federation) error {
 	return nil
 }
 
-func (m *manifestFile) addRegions(f *Federation) error {
+func (m *manifestFile) addRegions(f *state) error {
 	addresses := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(m.Regions)) {
 		field := "regions." + name
@@ -133,7 +132,7 @@ func (r *Region) check(field string) error {
 	return nil
 }
 
-func (m *manifestFile) addBoundaries(f *Federation) error {
+func (m *manifestFile) addBoundaries(f *state) error {
 	for _, name := range slices.Sorted(maps.Keys(m.Boundaries)) {
 		field := "boundaries." + name
 		if err := CheckRegionName(name); err != nil {
@@ -163,7 +162,7 @@ func (m *manifestFile) addBoundaries(f *Federation) error {
 	return nil
 }
 
-func (m *manifestFile) addLinks(f *Federation) error {
+func (m *manifestFile) addLinks(f *state) error {
 	pairs := m.Links
 	if pairs == nil {
 		for i, a := range f.regionNames {
@@ -194,7 +193,7 @@ func (m *manifestFile) addLinks(f *Federation) error {
 	return nil
 }
 
-func (m *manifestFile) addTopics(f *Federation) error {
+func (m *manifestFile) addTopics(f *state) error {
 	for _, name := range slices.Sorted(maps.Keys(m.Topics)) {
 		t := m.Topics[name]
 		if t == nil {
@@ -220,7 +219,7 @@ func digestOf(v any) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-func (f *Federation) digest() string {
+func (f *state) digest() string {
 	regions := map[string]string{}
 	for name, r := range f.regions {
 		regions[name] = strings.Join(r.Links(), ",") + "|" + r.Boundary
@@ -229,7 +228,7 @@ func (f *Federation) digest() string {
 	for name, peers := range f.links {
 		links[name] = strings.Join(peers, ",")
 	}
-	return digestOf(map[string]any{"federation": f.Name, "regions": regions, "links": links, "topics": f.digests})
+	return digestOf(map[string]any{"federation": f.name, "regions": regions, "links": links, "topics": f.digests})
 }
 
 // Defaults of a topic.

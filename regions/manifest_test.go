@@ -42,6 +42,40 @@ func describeError(t *testing.T, err error) string {
 	return err.Error() + "\n"
 }
 
+// TestReplaceIsSeenByAllHolders: whoever holds the federation sees the next manifest at
+// the next call; a snapshot keeps the one it was taken of.
+func TestReplaceIsSeenByAllHolders(t *testing.T) {
+	load := func(topic string) *regions.Federation {
+		f, err := regions.ParseManifest("federation.yaml", fmt.Appendf(nil, `
+version: 1
+federation: replaced
+regions:
+  a: {link: "a:1"}
+topics:
+  %s:
+    writes: local
+    on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: ops, text: wait}
+`, topic))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	held, next := load("old"), load("new")
+	before, sum := held.Snapshot(), held.Digest()
+	held.Replace(next)
+	if _, ok := held.Topic("new"); !ok || held.Digest() != next.Digest() {
+		t.Errorf("after Replace the holder sees topics %v, digest %s", held.Topics(), held.Digest())
+	}
+	if _, ok := before.Topic("old"); !ok || before.Digest() != sum {
+		t.Errorf("the snapshot changed: topics %v", before.Topics())
+	}
+	next.Replace(before)
+	if _, ok := held.Topic("new"); !ok {
+		t.Error("replacing another federation changed this one")
+	}
+}
+
 func describeLogs(f *regions.Federation) string {
 	var b strings.Builder
 	for _, name := range f.Topics() {
@@ -106,10 +140,10 @@ topics:
 		return f
 	}
 	a, same, b := load("1h"), load("60m"), load("2h")
-	if a.Digest != same.Digest || a.TopicDigest("orders") != same.TopicDigest("orders") {
+	if a.Digest() != same.Digest() || a.TopicDigest("orders") != same.TopicDigest("orders") {
 		t.Error("the same manifest, written differently, has another digest")
 	}
-	if a.Digest == b.Digest || a.TopicDigest("orders") == b.TopicDigest("orders") {
+	if a.Digest() == b.Digest() || a.TopicDigest("orders") == b.TopicDigest("orders") {
 		t.Error("manifests that differ have the same digest")
 	}
 	ta, _ := a.Topic("orders")

@@ -50,7 +50,9 @@ type Boundary struct {
 // Floor is the second floor under the policy: the regions in which a record of this
 // residency may rest by the map alone. It is computed in Go, whatever the policy
 // says. An unknown or empty residency may rest nowhere.
-func (f *Federation) Floor(residency string) []string {
+func (f *Federation) Floor(residency string) []string { return f.now.Load().floor(residency) }
+
+func (f *state) floor(residency string) []string {
 	if residency == GlobalResidency {
 		return f.regionNames
 	}
@@ -63,8 +65,9 @@ func (f *Federation) Floor(residency string) []string {
 // MayRest reports whether the map alone lets a record of this residency rest in the
 // region. Unknown means no.
 func (f *Federation) MayRest(residency, region string) bool {
-	if _, ok := f.regions[region]; !ok {
+	now := f.now.Load()
+	if _, ok := now.regions[region]; !ok {
 		return false
 	}
-	return slices.Contains(f.Floor(residency), region)
+	return slices.Contains(now.floor(residency), region)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // complete fills in defaults and checks one topic's declaration.
-func (t *Topic) complete(f *Federation) error {
+func (t *Topic) complete(f *state) error {
 	field := func(name string) string { return "topics." + t.Name + "." + name }
 	if err := CheckName(t.Name); err != nil {
 		return bad("topics", t.Name, err.Error())
@@ -28,7 +28,7 @@ func (t *Topic) complete(f *Federation) error {
 	return t.checkOnHomeLoss(field)
 }
 
-func (t *Topic) completeWrites(f *Federation, field func(string) string) error {
+func (t *Topic) completeWrites(f *state, field func(string) string) error {
 	switch t.Writes {
 	case WritesHome:
 		if _, ok := f.regions[t.Home]; !ok {
@@ -52,14 +52,14 @@ func (t *Topic) completeWrites(f *Federation, field func(string) string) error {
 	return nil
 }
 
-func (t *Topic) completeMirror(f *Federation, field func(string) string) error {
+func (t *Topic) completeMirror(f *state, field func(string) string) error {
 	if slices.Equal(t.Mirror, []string{"all"}) {
 		t.Mirror = slices.Clone(f.regionNames)
 	}
 	return t.checkRegionList(f, field("mirror"), t.Mirror)
 }
 
-func (t *Topic) checkRegionList(f *Federation, field string, list []string) error {
+func (t *Topic) checkRegionList(f *state, field string, list []string) error {
 	slices.Sort(list)
 	for i, r := range list {
 		if _, ok := f.regions[r]; !ok {

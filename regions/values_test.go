@@ -143,7 +143,7 @@ func FuzzParseManifest(f *testing.F) {
 			}
 			return
 		}
-		if fed.Digest == "" {
+		if fed.Digest() == "" {
 			t.Fatal("no digest")
 		}
 	})

@@ -36,7 +36,7 @@ const maxStore = 16 << 30
 
 // readStore opens the data directory of a region that is stopped and reads every log.
 func readStore(ctx context.Context, f *regions.Federation, region, dir string) (_ *store, err error) {
-	disk, err := fabric.Open(ctx, fabric.Config{Region: region, Federation: f.Name, Dir: dir, MaxStore: maxStore, Logger: slog.New(slog.DiscardHandler)})
+	disk, err := fabric.Open(ctx, fabric.Config{Region: region, Federation: f.Name(), Dir: dir, MaxStore: maxStore, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, fmt.Errorf("open the store of %s: %w", region, err)
 	}

@@ -90,7 +90,7 @@ func (l *Lab) found() error {
 	if err != nil {
 		return err
 	}
-	if l.Authority, err = identity.NewCA(planned.Name, time.Now(), validity); err != nil {
+	if l.Authority, err = identity.NewCA(planned.Name(), time.Now(), validity); err != nil {
 		return err
 	}
 	text := string(manifest)

@@ -78,7 +78,7 @@ func checkManifest(path string) (checkReport, error) {
 }
 
 func reportOf(f *regions.Federation) checkReport {
-	return checkReport{Federation: f.Name, Manifest: f.Digest, Regions: f.Regions(), Topics: f.Topics()}
+	return checkReport{Federation: f.Name(), Manifest: f.Digest(), Regions: f.Regions(), Topics: f.Topics()}
 }
 
 // checkNode reads what serve reads: both files, the certificate and the policy.
@@ -160,9 +160,9 @@ func checkCertificate(c node.Config, f *regions.Federation) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if name := id.Name(); name.Federation != f.Name {
+	if name := id.Name(); name.Federation != f.Name() {
 		return 0, &api.Error{Code: api.ConfigInvalid, Op: "check certificate", Field: "tls.certificate", Value: name.String(),
-			Hint: "federation.yaml says federation: " + f.Name + "; sign one for it"}
+			Hint: "federation.yaml says federation: " + f.Name() + "; sign one for it"}
 	}
 	pair, err := tls.LoadX509KeyPair(c.TLS.Certificate, c.TLS.Key)
 	if err != nil {

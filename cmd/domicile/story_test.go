@@ -100,7 +100,7 @@ func (s story) link(peer string, start time.Time) regions.LinkStatus {
 	l := regions.LinkStatus{
 		Peer: peer, Up: true, OutProven: true, InProven: true, Since: start.Add(time.Minute), LastHeard: s.now.Add(-400 * time.Millisecond),
 		RTT: 81 * time.Millisecond, Offset: 3 * time.Millisecond, OffsetErr: 41 * time.Millisecond, OffsetOK: true,
-		Hello: &regions.Hello{Federation: s.federation.Name, Region: peer, PolicySerial: 7, PolicyRevision: "7-1c0ffee1", ManifestDigest: s.federation.Digest},
+		Hello: &regions.Hello{Federation: s.federation.Name(), Region: peer, PolicySerial: 7, PolicyRevision: "7-1c0ffee1", ManifestDigest: s.federation.Digest()},
 	}
 	if s.unreachable(peer) {
 		l.Up, l.OutProven, l.InProven = false, false, false

@@ -100,7 +100,7 @@ func (a *Admin) view(ctx context.Context) View {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	c := &a.config
-	v := View{Region: c.Region, Version: c.Version, Federation: c.Federation, Placement: c.Placement,
+	v := View{Region: c.Region, Version: c.Version, Federation: c.Federation.Snapshot(), Placement: c.Placement,
 		Now: c.Clock.Now(), Started: a.started, ClockStep: c.Sources.ClockStep(), Resident: a.resident()}
 	var silent [7]string
 	var group sync.WaitGroup

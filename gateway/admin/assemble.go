@@ -16,7 +16,7 @@ import (
 // view: the same view, the same words.
 func Assemble(v View) *pb.StatusResponse {
 	m := &pb.StatusResponse{
-		Region: v.Region, Federation: v.Federation.Name, Version: v.Version,
+		Region: v.Region, Federation: v.Federation.Name(), Version: v.Version,
 		NowUnixNano: wire.TimeToProto(v.Now), StartedUnixNano: wire.TimeToProto(v.Started),
 		Links: linkStates(&v), Troubles: troubles(&v), Policies: policyStates(&v), Certificates: certificateStates(&v),
 		Clock: &pb.ClockState{StepSeconds: v.ClockStep.Seconds()}, Candidate: v.Policy.Candidate, Logs: uint32(len(v.Holdings)),
@@ -78,14 +78,14 @@ func missing(l *regions.LinkStatus) string {
 
 func policyStates(v *View) []*pb.PolicyState {
 	out := []*pb.PolicyState{{Region: v.Region, Known: v.Policy.Active, Revision: v.Policy.Revision, Serial: v.Policy.Serial,
-		ManifestDigest: v.Federation.Digest, ManifestEqual: true}}
+		ManifestDigest: v.Federation.Digest(), ManifestEqual: true}}
 	links := slices.Clone(v.Links)
 	slices.SortFunc(links, func(a, b regions.LinkStatus) int { return cmp.Compare(a.Peer, b.Peer) })
 	for _, l := range links {
 		s := &pb.PolicyState{Region: l.Peer}
 		if h := l.Hello; h != nil {
 			s.Known, s.Revision, s.Serial, s.ManifestDigest = true, h.PolicyRevision, h.PolicySerial, h.ManifestDigest
-			s.ManifestEqual = h.ManifestDigest == v.Federation.Digest
+			s.ManifestEqual = h.ManifestDigest == v.Federation.Digest()
 			s.Differences = differences(v.Federation, h)
 			s.HeardUnixNano = wire.TimeToProto(l.LastHeard)
 		}
@@ -96,7 +96,7 @@ func policyStates(v *View) []*pb.PolicyState {
 
 // differences names what a peer declares differently, as topic.field: ours | theirs.
 func differences(f *regions.Federation, h *regions.Hello) []string {
-	if h.ManifestDigest == f.Digest {
+	if h.ManifestDigest == f.Digest() {
 		return nil
 	}
 	var out []string

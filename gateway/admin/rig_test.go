@@ -54,7 +54,7 @@ func logID(s string) api.LogID {
 }
 
 func hello(f *regions.Federation) *regions.Hello {
-	h := &regions.Hello{PolicySerial: 7, PolicyRevision: "7-abcdef01", ManifestDigest: f.Digest, TopicDigests: map[string]string{}, TopicFields: map[string]map[string]string{}}
+	h := &regions.Hello{PolicySerial: 7, PolicyRevision: "7-abcdef01", ManifestDigest: f.Digest(), TopicDigests: map[string]string{}, TopicFields: map[string]map[string]string{}}
 	for _, name := range f.Topics() {
 		t, _ := f.Topic(name)
 		h.TopicDigests[name], h.TopicFields[name] = f.TopicDigest(name), t.Fields()

@@ -21,7 +21,7 @@ func (a *Admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResp
 
 // Topics prints declarations, holdings and contracts.
 func (a *Admin) Topics(ctx context.Context, req *pb.TopicsRequest) (*pb.TopicsResponse, error) {
-	f := a.config.Federation
+	f := a.config.Federation.Snapshot()
 	names := f.Topics()
 	if req.GetTopic() != "" {
 		if _, ok := f.Topic(req.GetTopic()); !ok {

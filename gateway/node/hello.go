@@ -4,18 +4,19 @@ import "domicile/regions"
 
 // hello is what this node tells a peer about itself.
 func (n *Node) hello() regions.Hello {
+	federation := n.federation.Snapshot()
 	h := regions.Hello{
-		Federation: n.federation.Name, Region: n.cfg.Region, FabricID: n.fabric.ID(), BootID: n.bootID, Version: n.seams.Version,
+		Federation: federation.Name(), Region: n.cfg.Region, FabricID: n.fabric.ID(), BootID: n.bootID, Version: n.seams.Version,
 		WireVersion: regions.WireVersion, OldestWire: regions.OldestWireVersion,
-		ManifestDigest: n.federation.Digest, TopicDigests: map[string]string{}, TopicFields: map[string]map[string]string{},
+		ManifestDigest: federation.Digest(), TopicDigests: map[string]string{}, TopicFields: map[string]map[string]string{},
 		CertificateEnds: n.identity.Ends(),
 	}
 	if g := n.gate.Current(); g != nil {
 		h.PolicySerial, h.PolicyRevision = g.Serial, g.Revision
 	}
-	for _, name := range n.federation.Topics() {
-		t, _ := n.federation.Topic(name)
-		h.TopicDigests[name] = n.federation.TopicDigest(name)
+	for _, name := range federation.Topics() {
+		t, _ := federation.Topic(name)
+		h.TopicDigests[name] = federation.TopicDigest(name)
 		h.TopicFields[name] = t.Fields()
 	}
 	return h

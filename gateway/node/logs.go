@@ -30,15 +30,16 @@ func newLogBook(self string, f *regions.Federation, store *fabric.Fabric) *logBo
 
 // open opens every log that the manifest gives to this region, as home or as copy.
 func (b *logBook) open(ctx context.Context) error {
-	for _, name := range b.federation.Topics() {
-		topic, _ := b.federation.Topic(name)
-		for _, id := range b.federation.Logs(topic) {
-			home, _, _ := b.federation.Home(id)
+	federation := b.federation.Snapshot()
+	for _, name := range federation.Topics() {
+		topic, _ := federation.Topic(name)
+		for _, id := range federation.Logs(topic) {
+			home, _, _ := federation.Home(id)
 			var err error
 			switch {
 			case home == b.self:
 				err = b.openHome(ctx, id)
-			case slices.Contains(b.federation.Targets(id), b.self):
+			case slices.Contains(federation.Targets(id), b.self):
 				_, err = b.copyOf(ctx, id)
 			}
 			if err != nil {

@@ -27,7 +27,7 @@ func Load(ctx context.Context, dir string, f *regions.Federation) (*Policy, erro
 	if err != nil {
 		return nil, err
 	}
-	p, err := load(ctx, s, f)
+	p, err := load(ctx, s, f.Snapshot()) // one manifest throughout, whatever is put in force meanwhile
 	if err != nil {
 		return nil, err
 	}
