@@ -1,0 +1,262 @@
+package fabric_test
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"domicile/api"
+	"domicile/regions"
+	"domicile/regions/fabric"
+	"domicile/regions/fabric/fabrictest"
+)
+
+// fixtureDir names where TestUpgrade_WriteFixture puts what this binary's store format
+// looks like. A new format's fixture is made with it, once, and kept for good.
+const fixtureDir = "FABRIC_TEST_WRITE_FIXTURE"
+
+const (
+	fixtureRecords = 60
+	fixtureSwept   = 20 // the first of them, which retention took
+)
+
+// fixtureStart is the time on the fixture's clock when its first record is stored.
+var fixtureStart = time.Unix(1_800_000_000, 0)
+
+func fixtureLog(t testing.TB) fabric.LogConfig {
+	return fabric.LogConfig{ID: mustID(t, "Orders.EU@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 8 << 20, MaxAge: time.Hour}
+}
+
+func fixtureRecord(i int) api.Record {
+	r := record(i)
+	r.Body = fmt.Appendf(nil, "body %d: %x", i, sha256.Sum256([]byte{byte(i)}))
+	r.Headers = append(r.Headers, api.Header{Name: "Shape", Value: "a: b, c=\"d\""})
+	return r
+}
+
+func fixtureItems() []regions.Item {
+	items := []regions.Item{copied(1), copied(2), gap(regions.Withheld, 3, 7), copied(8), gap(regions.Expired, 9, 9), gap(regions.Purged, 10, 11)}
+	return append(items, copied(12))
+}
+
+// TestUpgrade_WriteFixture writes a small store of this binary's format: a home with all
+// fields of a record and a sweep, a copy with gaps; once closed, once as a killed process
+// leaves it.
+func TestUpgrade_WriteFixture(t *testing.T) {
+	to := os.Getenv(fixtureDir)
+	if to == "" {
+		t.Skip("set " + fixtureDir + " to write the fixture of a new store format")
+	}
+	dir := t.TempDir()
+	clock := regions.NewManualClock(fixtureStart)
+	f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir, c.Clock = dir, clock })
+	l, err := f.Home(context.Background(), fixtureLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cp := fabrictest.Copy(t, f, "orders@there")
+	for i := range fixtureRecords {
+		if i == fixtureSwept {
+			clock.Advance(2 * time.Hour)
+		}
+		s := fabrictest.Append(t, l, fixtureRecord(i))
+		allStored(t, []regions.Stored{s})
+	}
+	if s, err := f.Sweep(context.Background(), l.ID()); err != nil || s.To != fixtureSwept {
+		t.Fatalf("swept %+v: %v", s, err)
+	}
+	apply(t, cp, fixtureItems()...)
+	pack(t, dir, filepath.Join(to, "killed.tar.gz"))
+	closeNow(t, f)
+	pack(t, dir, filepath.Join(to, "clean.tar.gz"))
+}
+
+// Issue 3, upgrade: this binary reads what every earlier store format holds, goes on
+// writing in it, and reads both after another start.
+func TestUpgrade_ReadsFormat1(t *testing.T) {
+	for _, how := range []string{"clean", "killed"} {
+		t.Run(how, func(t *testing.T) {
+			readsFixture(t, filepath.Join("testdata", "format-1", how+".tar.gz"), how == "clean")
+		})
+	}
+}
+
+func readsFixture(t *testing.T, fixture string, clean bool) {
+	dir := t.TempDir()
+	unpack(t, fixture, dir)
+	clock := regions.NewManualClock(fixtureStart.Add(2*time.Hour + time.Minute))
+	open := func() (*fabric.Fabric, regions.HomeLog, regions.CopyLog) {
+		t.Helper()
+		f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir, c.Clock = dir, clock })
+		l, err := f.Home(context.Background(), fixtureLog(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f, l, fabrictest.Copy(t, f, "orders@there")
+	}
+	f, l, cp := open()
+	if h := l.Head(); h.Sequence != fixtureRecords || h.First != fixtureSwept+1 || h.Records != fixtureRecords-fixtureSwept || (h.Term == 1) != clean {
+		t.Fatalf("head %+v", h)
+	}
+	checkFixtureHome(t, l, fixtureRecords)
+	if diff := cmp.Diff(fixtureItems(), withoutTopic(fabrictest.ReadAll(t, cp, 0))); diff != "" {
+		t.Fatal(diff)
+	}
+	if c := cp.Cursor(); c.Sequence != 12 || c.Ledger != (regions.Ledger{Mirrored: 4, Withheld: 5, Expired: 1, Purged: 2}) {
+		t.Fatalf("cursor %+v", c)
+	}
+	if s := fabrictest.Append(t, l, fixtureRecord(fixtureRecords-1)); s.Err != nil || !s.Duplicate || s.Position.Sequence != fixtureRecords {
+		t.Fatalf("an id of the old format is not known: %+v", s)
+	}
+	for i := fixtureRecords; i < fixtureRecords+10; i++ {
+		if s := fabrictest.Append(t, l, fixtureRecord(i)); s.Err != nil || s.Position.Sequence != uint64(i+1) {
+			t.Fatalf("append %d: %+v", i, s)
+		}
+	}
+	apply(t, cp, copied(13))
+	closeNow(t, f)
+	_, l, cp = open()
+	checkFixtureHome(t, l, fixtureRecords+10)
+	if c := cp.Cursor(); c.Sequence != 13 || c.Ledger.Sum() != 13 {
+		t.Fatalf("cursor %+v", c)
+	}
+}
+
+func withoutTopic(items []regions.Item) []regions.Item {
+	for i := range items {
+		items[i].Record.Topic = ""
+	}
+	return items
+}
+
+func checkFixtureHome(t *testing.T, l regions.Log, n int) {
+	t.Helper()
+	items := withoutTopic(fabrictest.ReadAll(t, l, 0))
+	if len(items) != n-fixtureSwept+1 || items[0].Gap == nil || items[0].Gap.Kind != regions.Expired || items[0].Gap.To != fixtureSwept {
+		t.Fatalf("%d items, the first %+v", len(items), items[0])
+	}
+	for i, it := range items[1:] {
+		if diff := cmp.Diff(fixtureRecord(fixtureSwept+i), it.Record); diff != "" || it.Sequence != uint64(fixtureSwept+i+1) || it.Revision != "test-1" {
+			t.Fatalf("sequence %d: %s", it.Sequence, diff)
+		}
+	}
+}
+
+// Issue 3, upgrade: a binary refuses a store that a newer one wrote, says what to do, and
+// touches nothing.
+func TestUpgrade_NewerStoreRefused(t *testing.T) {
+	dir := t.TempDir()
+	unpack(t, filepath.Join("testdata", "format-1", "clean.tar.gz"), dir)
+	path := filepath.Join(dir, "identity.json")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := map[string]any{}
+	if err := json.Unmarshal(b, &mark); err != nil {
+		t.Fatal(err)
+	}
+	mark["format"] = 1000
+	if b, err = json.Marshal(mark); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := treeSum(t, dir)
+	cfg := fabrictest.Config(t)
+	cfg.Dir = dir
+	f, err := fabric.Open(context.Background(), cfg)
+	if err == nil {
+		closeNow(t, f)
+	}
+	wantCode(t, err, api.ConfigInvalid)
+	var e *api.Error
+	if !errors.As(err, &e) || e.Field != "format" || e.Value != "1000" {
+		t.Errorf("refused with %v", err)
+	}
+	if treeSum(t, dir) != before {
+		t.Error("the newer store was changed")
+	}
+}
+
+// treeSum is a digest over every path and file of a folder, but for the lock.
+func treeSum(t *testing.T, dir string) [sha256.Size]byte {
+	t.Helper()
+	h := sha256.New()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() == "lock" {
+			return err
+		}
+		fmt.Fprintln(h, path)
+		if d.IsDir() {
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		h.Write(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+func pack(t *testing.T, dir, to string) {
+	t.Helper()
+	file, err := os.Create(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := gzip.NewWriter(file)
+	w := tar.NewWriter(z)
+	if err := errors.Join(w.AddFS(os.DirFS(dir)), w.Close(), z.Close(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func unpack(t *testing.T, from, dir string) {
+	t.Helper()
+	file, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	z, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.FromSlash(h.Name))
+		if h.FileInfo().IsDir() {
+			err = os.MkdirAll(path, 0o700)
+		} else if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+			var b []byte
+			if b, err = io.ReadAll(r); err == nil {
+				err = os.WriteFile(path, b, 0o600)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
