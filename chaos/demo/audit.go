@@ -44,15 +44,14 @@ func (r *run) breakFiles() error {
 
 func (r *run) judgeLedger(stores map[string]*store) {
 	entries := r.book.Entries()
-	var items []ledger.Item
+	var shelves []ledger.Shelf
 	for _, name := range r.regionNames() {
-		items = append(items, stores[name].items...)
+		shelves = append(shelves, stores[name].shelves...)
 	}
 	if r.o.Hooks.LoseOne {
-		first := slices.IndexFunc(entries, func(e ledger.Entry) bool { return e.Outcome == ledger.Acked })
-		items = slices.DeleteFunc(items, func(i ledger.Item) bool { return i.ID == entries[first].ID })
+		loseOne(entries, shelves)
 	}
-	sum := ledger.Check(entries, items)
+	sum := ledger.CheckShelves(entries, shelves)
 	why := ""
 	if !sum.Holds() {
 		why = fmt.Sprintf("%d broken promises, the first: %s", len(sum.Broken), sum.Broken[0])
@@ -74,6 +73,14 @@ func (r *run) judgeLedger(stores map[string]*store) {
 		res.Codes[r.reused]++
 	}
 	r.tellLedger(sum)
+}
+
+// loseOne takes the first acknowledged record off every shelf.
+func loseOne(entries []ledger.Entry, shelves []ledger.Shelf) {
+	first := slices.IndexFunc(entries, func(e ledger.Entry) bool { return e.Outcome == ledger.Acked })
+	for i := range shelves {
+		shelves[i].Items = slices.DeleteFunc(shelves[i].Items, func(i ledger.Item) bool { return i.ID == entries[first].ID })
+	}
 }
 
 func (r *run) tellLedger(sum *ledger.Sum) {

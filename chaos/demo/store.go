@@ -16,10 +16,10 @@ import (
 // store is what one region has on disk, read without any node, policy or door in
 // between: what must not be there shows as well.
 type store struct {
-	items  []ledger.Item
-	tags   map[place]string // residency of each data record
-	gaps   map[string][]regions.Gap
-	cursor map[string]uint64 // per log, its last sequence
+	shelves []ledger.Shelf
+	tags    map[place]string // residency of each data record
+	gaps    map[string][]regions.Gap
+	cursor  map[string]uint64 // per log, its last sequence
 }
 
 // place is one sequence of one log.
@@ -27,9 +27,6 @@ type place struct {
 	log      string
 	sequence uint64
 }
-
-// readLimit is how much is read at once.
-var readLimit = regions.ReadLimit{Records: 512, Bytes: 1 << 20}
 
 // maxStore is what the broker may use while a store is read.
 const maxStore = 16 << 30
@@ -77,41 +74,18 @@ func openLog(ctx context.Context, disk *fabric.Fabric, f *regions.Federation, to
 }
 
 func (s *store) read(ctx context.Context, region string, log regions.Log) error {
-	reader, err := log.Reader(ctx, 0)
+	shelf, err := ledger.ReadShelf(ctx, region, log)
 	if err != nil {
 		return err
 	}
-	defer reader.Close()
-	name, end := log.ID().String(), log.Head().Sequence
-	if c, ok := log.(regions.CopyLog); ok {
-		end = c.Cursor().Sequence
-	}
-	for s.cursor[name] < end {
-		items, err := reader.Next(ctx, readLimit)
-		if err != nil {
-			return err
-		}
-		if len(items) == 0 {
-			return fmt.Errorf("it ends at %d, its head is %d", s.cursor[name], end)
-		}
-		for i := range items {
-			s.add(region, name, &items[i])
-		}
+	s.shelves = append(s.shelves, *shelf)
+	s.cursor[shelf.Log] = shelf.End
+	s.gaps[shelf.Log] = shelf.Gaps
+	for i := range shelf.Items {
+		item := &shelf.Items[i]
+		s.tags[place{item.Log, item.Sequence}] = item.Residency
 	}
 	return nil
-}
-
-func (s *store) add(region, log string, item *regions.Item) {
-	s.cursor[log] = item.Sequence
-	if item.Gap != nil {
-		s.gaps[log] = append(s.gaps[log], *item.Gap)
-		return
-	}
-	r := &item.Record
-	s.tags[place{log, item.Sequence}] = r.Tag(regions.ResidencyTag)
-	s.items = append(s.items, ledger.Item{
-		Region: region, Log: log, Sequence: item.Sequence, ID: r.ID, Key: r.Key, Hash: ledger.Hash(r.Body), Size: r.Size(),
-	})
 }
 
 // gapAt is the gap that stands in place of a record; false: the record is here, or

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"domicile/api"
+	"domicile/regions"
 )
 
 // Fault is the kind of a broken promise.
@@ -74,8 +75,19 @@ func (s *Sum) Count(f Fault) int {
 
 // Check compares what producers were told with everything that is stored in every
 // region, after the mirrors have caught up. It does not change its arguments.
-func Check(entries []Entry, stored []Item) *Sum {
-	c := &checker{sum: &Sum{ByCode: map[api.Code]int{}, Rest: map[string]int{}}, records: map[string]*record{}}
+func Check(entries []Entry, stored []Item) *Sum { return check(entries, stored, nil) }
+
+// CheckShelves is Check over whole logs. It knows what stands in place of a record: one
+// that the log says it lost to retention, purge or deletion is not a broken promise.
+func CheckShelves(entries []Entry, shelves []Shelf) *Sum {
+	return check(entries, Items(shelves), shelves)
+}
+
+func check(entries []Entry, stored []Item, shelves []Shelf) *Sum {
+	c := &checker{sum: &Sum{ByCode: map[api.Code]int{}, Rest: map[string]int{}}, records: map[string]*record{}, shelves: map[shelfName]*Shelf{}}
+	for i := range shelves {
+		c.shelves[shelfName{shelves[i].Region, shelves[i].Log}] = &shelves[i]
+	}
 	c.take(entries)
 	c.place(stored)
 	for _, id := range slices.Sorted(maps.Keys(c.records)) {
@@ -96,9 +108,23 @@ type record struct {
 	items   []*Item
 }
 
+type shelfName struct{ region, log string }
+
 type checker struct {
 	sum     *Sum
 	records map[string]*record
+	shelves map[shelfName]*Shelf
+}
+
+// taken: the log itself says that the record was there and why it is not any more.
+// What policy withheld was never there.
+func (c *checker) taken(region, log string, sequence uint64) bool {
+	s := c.shelves[shelfName{region, log}]
+	if s == nil {
+		return false
+	}
+	g, ok := s.GapAt(sequence)
+	return ok && g.Kind != regions.Withheld
 }
 
 func (c *checker) broken(f Fault, log, region string, sequence uint64, text string) {
@@ -108,10 +134,11 @@ func (c *checker) broken(f Fault, log, region string, sequence uint64, text stri
 func (c *checker) take(entries []Entry) {
 	for i := range entries {
 		e := &entries[i]
-		r := c.records[e.ID]
+		id := Mark(e.ID)
+		r := c.records[id]
 		if r == nil {
 			r = &record{outcome: Refused}
-			c.records[e.ID] = r
+			c.records[id] = r
 		}
 		r.entries = append(r.entries, e)
 		switch e.Outcome {
@@ -138,7 +165,7 @@ func (c *checker) place(stored []Item) {
 	for i := range stored {
 		item := &stored[i]
 		c.sum.Rest[item.Region]++
-		r := c.records[item.ID]
+		r := c.records[Mark(item.ID)]
 		if r == nil {
 			c.broken(Unasked, item.Log, item.Region, item.Sequence, "no producer published it")
 			continue
@@ -173,6 +200,9 @@ func (c *checker) judge(r *record) {
 // acked: each ack names a log, a region and a sequence; exactly there it must be.
 func (c *checker) acked(r *record) {
 	for _, e := range r.acks {
+		if c.taken(e.Region, e.Log, e.Sequence) {
+			continue
+		}
 		home := slices.IndexFunc(r.items, func(i *Item) bool { return i.Region == e.Region && i.Log == e.Log })
 		switch {
 		case home < 0:
@@ -207,8 +237,9 @@ func (c *checker) where(r *record) {
 	}
 	c.sum.Mirrored += max(0, len(times)-1)
 	for _, region := range rests {
-		if times[region] == 0 && !c.lostAt(r, region) {
-			c.broken(Missing, r.items[0].Log, region, r.items[0].Sequence, "its rule wants it here")
+		first := r.items[0]
+		if times[region] == 0 && !c.lostAt(r, region) && !c.taken(region, first.Log, first.Sequence) {
+			c.broken(Missing, first.Log, region, first.Sequence, "its rule wants it here")
 		}
 	}
 }
@@ -221,7 +252,7 @@ func (c *checker) lostAt(r *record, region string) bool {
 func (c *checker) content(r *record) {
 	first := r.entries[0]
 	for _, i := range r.items {
-		if i.Hash != first.Hash || i.Key != first.Key {
+		if i.Hash != first.Hash || Mark(i.Key) != Mark(first.Key) {
 			c.broken(Altered, i.Log, i.Region, i.Sequence, "body or key differ from what was published")
 		}
 		if i.Log != r.items[0].Log || i.Sequence != r.items[0].Sequence {

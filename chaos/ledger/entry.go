@@ -1,15 +1,8 @@
 package ledger
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"slices"
-	"sync"
 	"time"
 
 	"domicile/api"
@@ -29,23 +22,34 @@ const (
 // Entry is one attempt to publish: a record, where it was published, and the answer.
 // The same id may have several entries; they are one record.
 type Entry struct {
-	ID        string    `json:"id"`
-	Hash      string    `json:"hash"` // Hash of the body
-	Key       string    `json:"key,omitempty"`
-	Topic     string    `json:"topic"`
-	Residency string    `json:"residency,omitempty"`
-	Size      int       `json:"size"`  // bytes, as Record.Size
-	Asked     string    `json:"asked"` // region whose door was asked
-	Rests     []string  `json:"rests"` // the regions where it must rest once accepted, and nowhere else
-	Outcome   Outcome   `json:"outcome"`
-	Code      api.Code  `json:"code,omitempty"` // of a refusal or an unknown outcome
-	Log       string    `json:"log,omitempty"`  // of an ack, like all that follow
-	Region    string    `json:"region,omitempty"`
-	Sequence  uint64    `json:"sequence,omitempty"`
-	Duplicate bool      `json:"duplicate,omitempty"`
-	Forwarded bool      `json:"forwarded,omitempty"`
-	Started   time.Time `json:"started"`
-	Ended     time.Time `json:"ended"`
+	ID          string         `json:"id"`
+	Hash        string         `json:"hash"` // Hash of the body
+	Key         string         `json:"key,omitempty"`
+	Topic       string         `json:"topic"`
+	Residency   string         `json:"residency,omitempty"`
+	Size        int            `json:"size"`  // bytes, as Record.Size
+	Asked       string         `json:"asked"` // region whose door was asked
+	Rests       []string       `json:"rests"` // the regions where it must rest once accepted, and nowhere else
+	Outcome     Outcome        `json:"outcome"`
+	Code        api.Code       `json:"code,omitempty"` // of a refusal or an unknown outcome
+	Log         string         `json:"log,omitempty"`  // of an ack, like all that follow
+	Region      string         `json:"region,omitempty"`
+	Sequence    uint64         `json:"sequence,omitempty"`
+	Incarnation string         `json:"incarnation,omitempty"`
+	Epoch       string         `json:"epoch,omitempty"`
+	Term        uint64         `json:"term,omitempty"`
+	Durability  api.Durability `json:"durability,omitempty"`
+	Revision    string         `json:"revision,omitempty"`
+	Ingest      time.Time      `json:"ingest,omitzero"` // stamped by the log's writer, on its clock
+	Duplicate   bool           `json:"duplicate,omitempty"`
+	Forwarded   bool           `json:"forwarded,omitempty"`
+	Started     time.Time      `json:"started"`
+	Ended       time.Time      `json:"ended"`
+
+	// Begin and End are Started and Ended since the history's origin, on the monotonic
+	// clock. Book.Enter sets them.
+	Begin time.Duration `json:"begin_ns,omitempty"`
+	End   time.Duration `json:"end_ns,omitempty"`
 }
 
 // Hash is how a body is compared: SHA-256 in hex.
@@ -59,6 +63,8 @@ func (e *Entry) Answer(ack api.Ack, err error, at time.Time) {
 	e.Ended = at
 	if err == nil {
 		e.Outcome, e.Log, e.Region, e.Sequence = Acked, ack.Log.String(), ack.Region, ack.Sequence
+		e.Incarnation, e.Epoch, e.Term = ack.Incarnation, ack.Epoch.String(), ack.WriterTerm
+		e.Durability, e.Revision, e.Ingest = ack.Durability, ack.PolicyRevision, ack.IngestTime
 		e.Duplicate, e.Forwarded = ack.Duplicate, ack.Forwarded
 		return
 	}
@@ -67,64 +73,4 @@ func (e *Entry) Answer(ack api.Ack, err error, at time.Time) {
 	if e.Code.Stored() == api.StoredUnknown {
 		e.Outcome = Unknown
 	}
-}
-
-// Item is one record as it is stored in one region.
-type Item struct {
-	Region   string `json:"region"` // whose disk
-	Log      string `json:"log"`
-	Sequence uint64 `json:"sequence"`
-	ID       string `json:"id"`
-	Key      string `json:"key,omitempty"`
-	Hash     string `json:"hash"`
-	Size     int    `json:"size"`
-}
-
-// Book collects entries while producers run. It is safe for concurrent use.
-type Book struct {
-	mu      sync.Mutex
-	entries []Entry
-}
-
-// Enter adds an entry.
-func (b *Book) Enter(e Entry) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.entries = append(b.entries, e)
-}
-
-// Entries is a copy of what has been entered, in that order.
-func (b *Book) Entries() []Entry {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.entries)
-}
-
-// Write writes a history as JSON, one entry a line.
-func Write(w io.Writer, entries []Entry) error {
-	e := json.NewEncoder(w)
-	for i := range entries {
-		if err := e.Encode(&entries[i]); err != nil {
-			return fmt.Errorf("write entry %d: %w", i+1, err)
-		}
-	}
-	return nil
-}
-
-// Read reads what Write wrote. A line that is no entry is an error with its number.
-func Read(r io.Reader) ([]Entry, error) {
-	var entries []Entry
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	for n := 1; lines.Scan(); n++ {
-		var e Entry
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return nil, fmt.Errorf("history line %d: %w", n, err)
-		}
-		if !slices.Contains([]Outcome{Acked, Refused, Unknown}, e.Outcome) || e.ID == "" {
-			return nil, fmt.Errorf("history line %d: %w", n, errors.New("no id or no outcome"))
-		}
-		entries = append(entries, e)
-	}
-	return entries, lines.Err()
 }

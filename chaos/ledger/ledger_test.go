@@ -1,7 +1,6 @@
 package ledger_test
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -182,41 +181,6 @@ func TestRA1_AnyLossIsSeen(t *testing.T) {
 		sum := ledger.Check(entries, slices.Delete(slices.Clone(items), gone, gone+1))
 		if sum.Holds() == missed {
 			t.Fatalf("%s gone from %s: %v", id, region, sum.Broken)
-		}
-	})
-}
-
-func TestHistoryRoundTrip(t *testing.T) {
-	entries, _ := world()
-	var b bytes.Buffer
-	if err := ledger.Write(&b, entries); err != nil {
-		t.Fatal(err)
-	}
-	got, err := ledger.Read(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(entries, got); d != "" {
-		t.Error(d)
-	}
-	for _, bad := range []string{"{", `{"id":"x"}`, `{"outcome":"acked"}`} {
-		if _, err := ledger.Read(strings.NewReader(bad)); err == nil || !strings.Contains(err.Error(), "line 1") {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-}
-
-func FuzzRead(f *testing.F) {
-	var b bytes.Buffer
-	entries, _ := world()
-	if err := ledger.Write(&b, entries); err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b.Bytes())
-	f.Fuzz(func(t *testing.T, data []byte) {
-		entries, err := ledger.Read(bytes.NewReader(data))
-		if err == nil {
-			ledger.Check(entries, nil)
 		}
 	})
 }
