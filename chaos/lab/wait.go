@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"domicile/regions"
 )
 
 // The names of what the lab reads on metrics pages.
@@ -100,16 +103,16 @@ func (r *Region) caughtUp(ctx context.Context, instant time.Time) error {
 }
 
 // Copies lists the logs of which this region gets copies, by the manifest.
-func (r *Region) Copies() []string {
+func (r *Region) Copies() []string { return Copies(r.lab.Federation, r.Name) }
+
+// Copies lists the logs of which a region gets copies, by the manifest.
+func Copies(f *regions.Federation, region string) []string {
 	var copies []string
-	f := r.lab.Federation
 	for _, name := range f.Topics() {
 		topic, _ := f.Topic(name)
 		for _, log := range f.Logs(topic) {
-			for _, target := range f.Targets(log) {
-				if target == r.Name {
-					copies = append(copies, log.String())
-				}
+			if slices.Contains(f.Targets(log), region) {
+				copies = append(copies, log.String())
 			}
 		}
 	}

@@ -29,7 +29,7 @@ var floors = [][]string{
 	{"gateway/door", "gateway/admin"},
 	{"gateway/node"},
 	{"chaos/lab"},
-	{"chaos/demo"},
+	{"chaos/demo", "chaos/field"},
 	{"cmd/domicile"},
 }
 

@@ -1,0 +1,80 @@
+package field
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"domicile/gateway/node"
+	"domicile/regions"
+)
+
+// What a child is told by its environment.
+const (
+	nodeKey = "DOMICILE_FIELD_NODE" // path of node.yaml: this process is a node
+	hostKey = "DOMICILE_FIELD_HOST" // the address it dials from
+	paceKey = "DOMICILE_FIELD_PACE" // regions.Pace
+	skewKey = "DOMICILE_FIELD_SKEW" // how far its clock is off, as a duration
+)
+
+// closeWithin bounds a child's graceful stop.
+const closeWithin = 20 * time.Second
+
+// serve is the main function of a child: a node as `domicile serve --dev` runs it,
+// at the pace, on the clock and from the address that the field asks for.
+func serve(path string) int {
+	if err := serveNode(path); err != nil {
+		fmt.Fprintln(os.Stderr, "node:", err)
+		return 1
+	}
+	return 0
+}
+
+func serveNode(path string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	c, err := node.LoadConfig(path)
+	if err != nil {
+		return err
+	}
+	f, err := regions.LoadManifest(c.Federation)
+	if err != nil {
+		return err
+	}
+	pace, err := strconv.ParseFloat(os.Getenv(paceKey), 64)
+	if err != nil {
+		return fmt.Errorf("%s: %w", paceKey, err)
+	}
+	skew, err := time.ParseDuration(os.Getenv(skewKey))
+	if err != nil {
+		return fmt.Errorf("%s: %w", skewKey, err)
+	}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(os.Getenv(hostKey))}}
+	n, err := node.New(c, f, node.Seams{Dev: true, Pace: regions.Pace(pace), Dial: dialer.DialContext, Logger: c.Log.Logger(),
+		Clock: &skewed{regions.NewSteadyClock(), skew}, Version: "field"})
+	if err != nil {
+		return err
+	}
+	if err := n.Start(ctx); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	closing, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	return n.Close(closing)
+}
+
+// skewed is a clock that is off by a fixed amount, like that of a machine whose
+// clock was set wrong before it started.
+type skewed struct {
+	*regions.SteadyClock
+	by time.Duration
+}
+
+// Now is the wrong time.
+func (s *skewed) Now() time.Time { return s.SteadyClock.Now().Add(s.by) }

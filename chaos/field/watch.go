@@ -1,0 +1,136 @@
+package field
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"domicile/chaos/lab"
+)
+
+// pageLimit bounds a metrics page, in bytes.
+const pageLimit = 8 << 20
+
+// Metrics reads the node's metrics page, as a monitoring system would.
+func (n *Node) Metrics(ctx context.Context) ([]lab.Metric, error) {
+	page, err := n.Page(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return lab.ParseMetrics(bytes.NewReader(page))
+}
+
+// Page is the text of the node's metrics page.
+func (n *Node) Page(ctx context.Context) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.at(metricsPort)+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := n.field.web.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("metrics of %s: %s", n.Name, response.Status)
+	}
+	return io.ReadAll(io.LimitReader(response.Body, pageLimit))
+}
+
+// Linked waits until every region has a policy and sees its links to all others up.
+func (f *Field) Linked(ctx context.Context, within time.Duration) error {
+	return f.poll(ctx, within, func(ctx context.Context, region string) error { return f.linked(ctx, region) })
+}
+
+// CaughtUp waits until every copy is complete up to an instant, by the regions' own
+// exported safe times.
+func (f *Field) CaughtUp(ctx context.Context, instant time.Time, within time.Duration) error {
+	return f.poll(ctx, within, func(ctx context.Context, region string) error { return f.caughtUp(ctx, region, instant) })
+}
+
+// poll asks about every region until all answers are nil. It ends at once when a
+// node is not running.
+func (f *Field) poll(ctx context.Context, within time.Duration, ask func(ctx context.Context, region string) error) error {
+	var dead error
+	err := lab.Poll(ctx, within, func() error {
+		for _, n := range f.nodes {
+			if dead = n.crashed(); dead != nil {
+				return nil
+			}
+		}
+		for _, region := range f.Federation.Regions() {
+			if err := ask(ctx, region); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if dead != nil {
+		return dead
+	}
+	return err
+}
+
+// any asks the nodes of a region until one says yes: in a quorum region only the node
+// with the seat has links and copies.
+func (f *Field) any(region string, ask func(n *Node) error) error {
+	var err error
+	for _, n := range f.Of(region) {
+		if err = ask(n); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (f *Field) linked(ctx context.Context, region string) error {
+	return f.any(region, func(n *Node) error {
+		page, err := n.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		up, active := map[string]bool{}, false
+		for _, m := range page {
+			switch m.Name {
+			case lab.LinkUp:
+				up[m.Labels["peer"]] = m.Value == 1
+			case lab.PolicyActive:
+				active = m.Value == 1
+			}
+		}
+		if !active {
+			return fmt.Errorf("%s has no policy; its log ends:\n%s", n.Name, n.LogEnd())
+		}
+		for _, peer := range f.Federation.Peers(region) {
+			if !up[peer] {
+				return fmt.Errorf("the link of %s to %s is not up", n.Name, peer)
+			}
+		}
+		return nil
+	})
+}
+
+func (f *Field) caughtUp(ctx context.Context, region string, instant time.Time) error {
+	return f.any(region, func(n *Node) error {
+		page, err := n.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		safe := map[string]float64{}
+		for _, m := range page {
+			if m.Name == lab.SafeTimeSeconds && m.Labels["target"] == region {
+				safe[m.Labels["log"]] = m.Value
+			}
+		}
+		want := float64(instant.UnixMicro()) / 1e6
+		for _, log := range lab.Copies(f.Federation, region) {
+			if at, known := safe[log]; !known || at < want {
+				return fmt.Errorf("%s in %s is complete up to %.3f (known: %v), want %.3f", log, n.Name, at, known, want)
+			}
+		}
+		return nil
+	})
+}
