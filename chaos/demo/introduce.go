@@ -8,6 +8,7 @@ import (
 	pb "domicile/api/domicile/v1"
 	"domicile/chaos/lab"
 	"domicile/chaos/ledger"
+	"domicile/chaos/shop"
 	"domicile/regions"
 )
 
@@ -17,25 +18,25 @@ const appearIn = 20 * time.Second
 // introduce follows two records: an EU order that is handed in elsewhere, and a
 // catalogue update.
 func (r *run) introduce(ctx context.Context) error {
-	order := r.hand(ctx, usRegion, ware{orders, "order", "eu", false})
+	order := r.hand(ctx, usRegion, shop.Ware{Topic: shop.Orders, Class: "order", Residency: "eu"})
 	if order.Outcome != ledger.Acked {
 		return fmt.Errorf("the first EU order was not taken: %w", order.err)
 	}
 	r.say("An EU order is handed in at us-east. The acknowledgement comes from the disk of %s:", order.Region)
 	r.say("  %s, sequence %d, %s, policy %s, after %.0f ms.", order.Log, order.Sequence, order.ack.Durability, order.ack.PolicyRevision, 1000*order.Ended.Sub(order.Started).Seconds())
-	update := r.hand(ctx, idleRegion, ware{catalog, "catalog", regions.GlobalResidency, false})
+	update := r.hand(ctx, idleRegion, shop.Ware{Topic: shop.Catalog, Class: "catalog", Residency: regions.GlobalResidency})
 	if update.Outcome != ledger.Acked {
 		return fmt.Errorf("the first catalogue update was not taken: %w", update.err)
 	}
-	if err := r.appears(ctx, catalog, update.ID, r.regionNames()...); err != nil {
+	if err := r.appears(ctx, shop.Catalog, update.ID, r.regionNames()...); err != nil {
 		return err
 	}
-	if err := r.appears(ctx, orders, order.ID, cutRegion); err != nil {
+	if err := r.appears(ctx, shop.Orders, order.ID, cutRegion); err != nil {
 		return err
 	}
 	where := "eu-west and nowhere else"
 	for _, abroad := range []string{usRegion, idleRegion} {
-		seen, err := r.shows(ctx, abroad, orders, order.ID)
+		seen, err := r.shows(ctx, abroad, shop.Orders, order.ID)
 		if err != nil {
 			return err
 		}
@@ -50,8 +51,8 @@ func (r *run) introduce(ctx context.Context) error {
 }
 
 // hand publishes one record; while the answer is one that passes, again.
-func (r *run) hand(ctx context.Context, region string, w ware) answer {
-	p := newShop(region, r.lab.Federation, r.tokens).pack(w)
+func (r *run) hand(ctx context.Context, region string, w shop.Ware) answer {
+	p := shop.New(region, r.lab.Federation, r.tokens).Pack(w)
 	a := r.traffic.publish(ctx, r.doors[region], p)
 	for round := 0; round < askRounds && a.err != nil && a.Code.Retryable(); round++ {
 		a = r.traffic.publish(ctx, r.doors[region], p)
@@ -61,7 +62,7 @@ func (r *run) hand(ctx context.Context, region string, w ware) answer {
 
 // tryWhileCut tells what a producer of an EU order is told in us-east.
 func (r *run) tryWhileCut(ctx context.Context) {
-	a := r.traffic.publish(ctx, r.doors[usRegion], newShop(usRegion, r.lab.Federation, r.tokens).pack(ware{orders, "order", "eu", false}))
+	a := r.traffic.publish(ctx, r.doors[usRegion], shop.New(usRegion, r.lab.Federation, r.tokens).Pack(shop.Ware{Topic: shop.Orders, Class: "order", Residency: "eu"}))
 	if a.err == nil {
 		r.traffic.surprise("an EU order was acknowledged while eu-west was cut off")
 		return

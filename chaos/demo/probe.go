@@ -7,6 +7,7 @@ import (
 
 	"domicile/api"
 	"domicile/chaos/ledger"
+	"domicile/chaos/shop"
 )
 
 // probing is what is being sent past egress on purpose, and where the rules' verdict
@@ -56,7 +57,7 @@ func (p *probing) set(log, forceAt string, targets ...string) {
 // region in which the rules say yes to everything, to see the boundary refuse it.
 func (r *run) probe(ctx context.Context) error {
 	r.say("Two probes: a US order is sent out of us-east although it may not leave.")
-	log := orders + "@" + usRegion
+	log := shop.Orders + "@" + usRegion
 	defer r.probing.set("", "")
 	r.probing.set(log, "", cutRegion, idleRegion)
 	if err := r.smuggle(ctx, CheckIngressRefuses, cutRegion, idleRegion); err != nil {
@@ -75,8 +76,8 @@ func (r *run) probe(ctx context.Context) error {
 // smuggle publishes one resident record and waits until the copies at the targets
 // have dealt with it, one way or the other.
 func (r *run) smuggle(ctx context.Context, check string, targets ...string) error {
-	shop := newShop(usRegion, r.lab.Federation, r.tokens)
-	p := shop.pack(ware{orders, "order", "us", true})
+	s := shop.New(usRegion, r.lab.Federation, r.tokens)
+	p := s.Pack(shop.Ware{Topic: shop.Orders, Class: "order", Residency: "us", Local: true})
 	e := r.traffic.publish(ctx, r.doors[usRegion], p)
 	if e.Outcome != ledger.Acked {
 		return fmt.Errorf("the probe for %s was not taken: %s %s", check, e.Outcome, e.Code)

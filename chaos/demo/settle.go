@@ -9,6 +9,7 @@ import (
 	"domicile/api"
 	"domicile/chaos/lab"
 	"domicile/chaos/ledger"
+	"domicile/chaos/shop"
 )
 
 // askRounds is how often what nobody knew is asked again.
@@ -48,7 +49,7 @@ func (r *run) again(ctx context.Context) {
 	}
 	same, other := 0, ""
 	for left, round := kept, 0; len(left) > 0; round++ {
-		var passing []parcel
+		var passing []shop.Parcel
 		for i, a := range r.traffic.each(ctx, r.doors, left) {
 			switch before := first[a.ID]; {
 			case a.Outcome == ledger.Acked && a.Duplicate && a.Log == before.Log && a.Sequence == before.Sequence:
@@ -70,11 +71,11 @@ func (r *run) again(ctx context.Context) {
 }
 
 // reuse publishes another body under an id that is taken.
-func (r *run) reuse(ctx context.Context, p parcel) {
-	p.record.Body = append([]byte("changed: "), p.record.Body...)
+func (r *run) reuse(ctx context.Context, p shop.Parcel) {
+	p.Record.Body = append([]byte("changed: "), p.Record.Body...)
 	ctx, cancel := context.WithTimeout(ctx, r.traffic.wait)
 	defer cancel()
-	ack, err := r.doors[p.entry.Asked].Publish(ctx, p.record)
+	ack, err := r.doors[p.Entry.Asked].Publish(ctx, p.Record)
 	code := api.CodeOf(err)
 	r.result.verdict(CheckDedupe, code == api.IDReused, fmt.Sprintf("another body under a used id: %s, sequence %d", code, ack.Sequence))
 	r.reused = code

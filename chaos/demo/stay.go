@@ -3,6 +3,8 @@ package demo
 import (
 	"context"
 	"fmt"
+
+	"domicile/chaos/shop"
 )
 
 // stay starts the regions again, prints what to try, and waits until ctx ends.
@@ -17,8 +19,8 @@ func (r *run) stay(ctx context.Context) error {
 	r.say("")
 	r.say("The regions stay up. Paste these into a second terminal; Ctrl-C here ends them.")
 	for _, line := range []string{
-		fmt.Sprintf("%s tail %s --server %s", r.o.Command, orders, eu.Door()),
-		fmt.Sprintf("echo 'an order from over there' | %s publish %s --raw --file - --tag class=order --tag residency=eu --server %s", r.o.Command, orders, us.Door()),
+		fmt.Sprintf("%s tail %s --server %s", r.o.Command, shop.Orders, eu.Door()),
+		fmt.Sprintf("echo 'an order from over there' | %s publish %s --raw --file - --tag class=order --tag residency=eu --server %s", r.o.Command, shop.Orders, us.Door()),
 		fmt.Sprintf("%s lag --watch --server %s", r.o.Command, eu.Admin()),
 	} {
 		r.say("  %s", line)

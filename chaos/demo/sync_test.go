@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"domicile/api"
+	"domicile/chaos/canary"
 	"domicile/chaos/ledger"
+	"domicile/chaos/shop"
 	"domicile/regions"
 	"domicile/regions/fabric"
 )
@@ -37,12 +39,12 @@ func store100(t *testing.T, noBarrier bool) (*recorder, []ledger.Entry) {
 		t.Fatal(err)
 	}
 	told := make(chan ledger.Entry, 100)
-	shop := newShop("eu-west", example(t), newTokens())
+	s := shop.New("eu-west", example(t), &canary.Set{})
 	for range cap(told) {
-		p := shop.pack(wares["eu-west"][0])
-		e := p.entry
+		p := s.Pack(shop.Ware{Topic: shop.Orders, Class: "order", Residency: "eu", Local: true})
+		e := p.Entry
 		e.Started = clock.Now()
-		log.Append(regions.Draft{Record: p.record, Revision: "1-test"}, func(s regions.Stored) {
+		log.Append(regions.Draft{Record: p.Record, Revision: "1-test"}, func(s regions.Stored) {
 			e.Answer(api.Ack{Log: id, Region: "eu-west", Sequence: s.Position.Sequence, Duplicate: s.Duplicate}, s.Err, clock.Now())
 			told <- e
 		})

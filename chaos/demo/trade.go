@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"domicile/chaos/lab"
+	"domicile/chaos/shop"
 	"domicile/regions/link"
 )
 
@@ -21,7 +22,7 @@ func (r *run) trade(ctx context.Context) error {
 	producing, stopProducing := context.WithCancel(ctx)
 	defer stopProducing()
 	for _, name := range r.regionNames() {
-		s := newShop(name, r.lab.Federation, r.tokens)
+		s := shop.New(name, r.lab.Federation, r.tokens)
 		work.Go(func() { r.traffic.produce(producing, s, r.doors[name], pace(r.o.Rate, len(r.doors))) })
 	}
 	watching, stopWatching := context.WithCancel(ctx)

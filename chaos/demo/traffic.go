@@ -9,6 +9,7 @@ import (
 
 	"domicile/api"
 	"domicile/chaos/ledger"
+	"domicile/chaos/shop"
 	"domicile/regions"
 )
 
@@ -33,8 +34,8 @@ type traffic struct {
 
 	mu        sync.Mutex
 	tokens    map[string][]int // id → tokens of its record
-	unknown   []parcel         // nobody could say
-	kept      []parcel         // acked, to be sent again
+	unknown   []shop.Parcel    // nobody could say
+	kept      []shop.Parcel    // acked, to be sent again
 	surprises []string         // answers that were not the right ones
 	acks      int
 }
@@ -45,18 +46,18 @@ func newTraffic(clock regions.Clock, pace regions.Pace, book *ledger.Book) *traf
 
 // produce publishes from one region, a record every interval, until ctx ends; then it
 // waits for the answers that are out.
-func (t *traffic) produce(ctx context.Context, s *shop, d *entrance, interval time.Duration) {
+func (t *traffic) produce(ctx context.Context, s *shop.Shop, d *entrance, interval time.Duration) {
 	var out sync.WaitGroup
 	defer out.Wait()
 	slots := make(chan struct{}, maxInFlight)
-	send := func(p parcel) {
+	send := func(p shop.Parcel) {
 		select {
 		case slots <- struct{}{}:
 		default:
 			return
 		}
 		n := int64(0)
-		if p.local && s.region == idleRegion {
+		if p.Local && s.Region == idleRegion {
 			n = 1
 		}
 		t.local.Add(n)
@@ -74,12 +75,12 @@ func (t *traffic) produce(ctx context.Context, s *shop, d *entrance, interval ti
 		case <-ticker.C:
 		}
 		t.turn.Lock()
-		if p, ok := s.next(t.resting == s.region); ok {
+		if p, ok := s.Next(t.resting == s.Region); ok {
 			send(p)
 		}
 		t.turn.Unlock()
 		if n%mistakeEvery == mistakeEvery/2 {
-			for _, p := range s.mistakes() {
+			for _, p := range s.Mistakes() {
 				send(p)
 			}
 		}
@@ -101,26 +102,26 @@ type answer struct {
 }
 
 // publish sends one record and enters the answer.
-func (t *traffic) publish(ctx context.Context, d *entrance, p parcel) answer {
+func (t *traffic) publish(ctx context.Context, d *entrance, p shop.Parcel) answer {
 	ctx, cancel := context.WithTimeout(ctx, t.wait)
 	defer cancel()
-	e := p.entry
+	e := p.Entry
 	e.Started = t.clock.Now()
-	ack, err := d.Publish(ctx, p.record)
+	ack, err := d.Publish(ctx, p.Record)
 	e.Answer(ack, err, t.clock.Now())
 	t.book.Enter(e)
 	t.remember(p, &e)
 	return answer{e, ack, err}
 }
 
-func (t *traffic) remember(p parcel, e *ledger.Entry) {
+func (t *traffic) remember(p shop.Parcel, e *ledger.Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tokens[e.ID] = p.tokens
-	if p.want != "" && e.Code != p.want {
-		t.surprised("a record that had to get " + string(p.want) + " got " + string(e.Outcome) + " " + string(e.Code))
+	t.tokens[e.ID] = p.Tokens
+	if p.Want != "" && e.Code != p.Want {
+		t.surprised("a record that had to get " + string(p.Want) + " got " + string(e.Outcome) + " " + string(e.Code))
 	}
-	if p.want == "" && e.Outcome == ledger.Refused && !e.Code.Retryable() {
+	if p.Want == "" && e.Outcome == ledger.Refused && !e.Code.Retryable() {
 		t.surprised("a record that had to be taken in " + e.Asked + " was refused with " + string(e.Code))
 	}
 	switch e.Outcome {
@@ -155,14 +156,14 @@ func (t *traffic) askAgain(ctx context.Context, doors map[string]*entrance) int 
 }
 
 // each publishes a list and returns the answers in its order.
-func (t *traffic) each(ctx context.Context, doors map[string]*entrance, list []parcel) []answer {
+func (t *traffic) each(ctx context.Context, doors map[string]*entrance, list []shop.Parcel) []answer {
 	answers := make([]answer, len(list))
 	var out sync.WaitGroup
 	slots := make(chan struct{}, maxInFlight)
 	for i, p := range list {
 		slots <- struct{}{}
 		out.Go(func() {
-			answers[i] = t.publish(ctx, doors[p.entry.Asked], p)
+			answers[i] = t.publish(ctx, doors[p.Entry.Asked], p)
 			<-slots
 		})
 	}
@@ -171,8 +172,13 @@ func (t *traffic) each(ctx context.Context, doors map[string]*entrance, list []p
 }
 
 // takeKept is what was kept to be sent again.
-func (t *traffic) takeKept() []parcel {
+func (t *traffic) takeKept() []shop.Parcel {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.kept)
+}
+
+// pace is the time between two records of one of n regions at a total rate a second.
+func pace(rate, n int) time.Duration {
+	return time.Duration(n) * time.Second / time.Duration(rate)
 }

@@ -28,7 +28,7 @@ var floors = [][]string{
 	{"gateway", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/ledger"},
 	{"gateway/door", "gateway/admin"},
 	{"gateway/node"},
-	{"chaos/lab"},
+	{"chaos/lab", "chaos/shop"},
 	{"chaos/demo", "chaos/field"},
 	{"cmd/domicile"},
 }
