@@ -79,6 +79,7 @@ func (s story) view() admin.View {
 	start := s.now.Add(-76 * time.Hour)
 	v := admin.View{
 		Region: s.self, Version: "v0.1.0", Federation: s.federation, Placement: s.federation, Now: s.now, Started: start,
+		Seat:     admin.Seat{Open: true},
 		Holdings: map[string]admin.LogFigures{}, Policy: admin.Policy{Active: true, Revision: "7-1c0ffee1", Serial: 7},
 		Storage:      &admin.Storage{Healthy: true, Used: 3 << 30, Limit: 16 << 30, Path: "/var/lib/domicile", Durability: string(api.Disk1)},
 		Certificates: []admin.Certificate{{Name: s.self, Kind: "region", Ends: s.now.Add(89 * 24 * time.Hour)}},

@@ -101,12 +101,18 @@ func (a *Admin) view(ctx context.Context) View {
 	defer cancel()
 	c := &a.config
 	v := View{Region: c.Region, Version: c.Version, Federation: c.Federation.Snapshot(), Placement: c.Placement,
-		Now: c.Clock.Now(), Started: a.started, ClockStep: c.Sources.ClockStep(), Resident: a.resident()}
+		Now: c.Clock.Now(), Started: a.started, Seat: c.Sources.Seat(), ClockStep: c.Sources.ClockStep(), Resident: a.resident()}
 	var silent [7]string
 	var group sync.WaitGroup
-	group.Go(func() { v.Links = orSilent(ctx, &a.links, &silent[0], silentLinks) })
-	group.Go(func() { v.Lags = orSilent(ctx, &a.lags, &silent[1], silentLags) })
-	group.Go(func() { v.Holdings = orSilent(ctx, &a.holdings, &silent[2], silentLogs) })
+	if v.Seat.Open {
+		group.Go(func() { v.Links = orSilent(ctx, &a.links, &silent[0], silentLinks) })
+		group.Go(func() { v.Lags = orSilent(ctx, &a.lags, &silent[1], silentLags) })
+		group.Go(func() { v.Holdings = orSilent(ctx, &a.holdings, &silent[2], silentLogs) })
+	} else {
+		for _, peer := range v.Federation.Peers(c.Region) {
+			v.Links = append(v.Links, regions.LinkStatus{Peer: peer})
+		}
+	}
 	group.Go(func() { v.Policy = orSilent(ctx, &a.policy, &silent[3], silentPolicy) })
 	group.Go(func() {
 		if s := orSilent(ctx, &a.storage, &silent[4], "storage"); silent[4] == "" {
@@ -156,6 +162,9 @@ func (a *Admin) ready(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var problems []string
+	if seat := a.config.Sources.Seat(); !seat.Open {
+		problems = append(problems, seat.Reason)
+	}
 	if p, ok := a.policy.get(ctx); !ok || !p.Active {
 		problems = append(problems, "no policy is active")
 	}

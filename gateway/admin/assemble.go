@@ -139,6 +139,9 @@ const warnDays = 14
 
 func warnings(v *View) []string {
 	out := slices.Clone(v.Warnings)
+	if !v.Seat.Open {
+		out = append(out, "the logs are not open here: links, lags and logs are unknown: "+v.Seat.Reason)
+	}
 	for _, name := range v.Silent {
 		out = append(out, name+" did not answer in time: what is not shown here is unknown")
 	}
@@ -173,6 +176,8 @@ func verdict(v *View, m *pb.StatusResponse) (level, line string) {
 		return "failed", "failed: storage: " + s.Reason + "; publishing is refused here"
 	case slices.Contains(v.Silent, silentPolicy):
 		return "failed", "failed: the policy does not answer; nobody can say whether publishing works"
+	case !v.Seat.Open:
+		return "failed", "failed: " + v.Seat.Reason + "; publishing and reading are refused here"
 	case !v.Policy.Active:
 		return "failed", "failed: no policy is active; publishing and reading are refused here"
 	}

@@ -68,6 +68,7 @@ func healthy(t *testing.T, region string) admin.View {
 	f := federation(t)
 	v := admin.View{
 		Region: region, Version: "v0", Federation: f, Placement: f, Now: now, Started: now.Add(-24 * time.Hour), Resident: resident,
+		Seat:         admin.Seat{Open: true},
 		Policy:       admin.Policy{Active: true, Revision: "7-abcdef01", Serial: 7},
 		Storage:      &admin.Storage{Healthy: true, Used: 1 << 20, Limit: 1 << 30, Path: "/data", Durability: string(api.Disk1)},
 		Certificates: []admin.Certificate{{Name: region, Kind: "region", Ends: now.Add(60 * 24 * time.Hour)}},
@@ -126,6 +127,7 @@ func find(m *pb.StatusResponse, log string) *pb.LogTrouble {
 func service(t *testing.T, v admin.View, change func(*admin.Sources)) *admin.Admin {
 	t.Helper()
 	s := admin.Sources{
+		Seat:  func() admin.Seat { return v.Seat },
 		Links: func() []regions.LinkStatus { return v.Links }, Lags: func() []regions.Lag { return v.Lags },
 		Holdings: func() []admin.Holding { return nil }, Policy: func() admin.Policy { return v.Policy },
 		Storage: func() admin.Storage { return *v.Storage }, Certificates: func() []admin.Certificate { return v.Certificates },

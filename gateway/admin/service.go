@@ -104,6 +104,9 @@ func (a *Admin) Lag(req *pb.LagRequest, out grpc.ServerStreamingServer[pb.LagRes
 }
 
 func (a *Admin) lagNow(ctx context.Context, topic string) (*pb.LagResponse, error) {
+	if seat := a.config.Sources.Seat(); !seat.Open {
+		return nil, &api.Error{Code: api.NotReady, Op: "lag", Region: a.config.Region, RetryAfter: time.Second, Hint: seat.Reason}
+	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	lags, ok := a.lags.get(ctx)

@@ -18,6 +18,9 @@ const slowCatchUp = 10 * time.Second
 // reach or whose copy here is behind, then logs of this region whose copies
 // elsewhere are.
 func troubles(v *View) []*pb.LogTrouble {
+	if !v.Seat.Open {
+		return nil // nothing is known of any log here, and the verdict says so
+	}
 	var here, away []*pb.LogTrouble
 	for _, topic := range v.Federation.Topics() {
 		t, _ := v.Federation.Topic(topic)

@@ -43,9 +43,16 @@ type Holding struct {
 	Home bool // else a copy
 }
 
+// Seat says whether this node has the region's logs open.
+type Seat struct {
+	Open   bool   // links, lags and holdings can be asked for
+	Reason string // why not; no record content
+}
+
 // Sources is where the figures come from. Each is called from any goroutine and
 // answers from memory; one that hangs costs its own part of a status only.
 type Sources struct {
+	Seat         func() Seat
 	Links        func() []regions.LinkStatus // one per peer of the manifest
 	Lags         func() []regions.Lag        // of this region's copies, and of its home logs towards each target
 	Holdings     func() []Holding
@@ -64,6 +71,7 @@ type View struct {
 	Federation      *regions.Federation
 	Placement       regions.Placement
 	Now, Started    time.Time
+	Seat            Seat
 	Links           []regions.LinkStatus
 	Lags            []regions.Lag
 	Holdings        map[string]LogFigures // by log; nil: not known

@@ -24,7 +24,7 @@ func (n *Node) openAdmin(ctx context.Context) error {
 	n.admin = admin.New(admin.Config{
 		Region: n.cfg.Region, Version: n.seams.Version, Federation: n.federation, Placement: n.federation,
 		Sources: admin.Sources{
-			Links: n.mesh.Statuses, Lags: n.allLags, Holdings: n.logs.holdings, Policy: n.policyState, Storage: n.storageState,
+			Seat: n.seatState, Links: n.linkStatuses, Lags: n.allLags, Holdings: n.holdings, Policy: n.policyState, Storage: n.storageState,
 			Certificates: n.certificates, ClockStep: n.clockStep, Warnings: n.warnings, Combinations: n.combinations,
 		},
 		Explain: n.explain, Reload: n.reload,
@@ -54,8 +54,8 @@ func (n *Node) openPages(ctx context.Context) (net.Listener, error) {
 	return tls.NewListener(l, config), nil
 }
 
-// lags is the node as the gateway's source of lag.
-type lags Node
+// lags is a turn as the gateway's source of lag.
+type lags turn
 
 // Lag is the lag of this region's copy of a log.
 func (l *lags) Lag(id api.LogID) regions.Lag {
@@ -66,7 +66,38 @@ func (l *lags) Lag(id api.LogID) regions.Lag {
 	return regions.Lag{Log: id, Home: home, Target: l.cfg.Region, State: regions.LagUnknown}
 }
 
-func (n *Node) allLags() []regions.Lag { return append(n.target.Lags(), n.source.Lags()...) }
+// seatState says whether the figures of a turn can be asked for, and if not why.
+func (n *Node) seatState() admin.Seat {
+	if n.turn.Load() != nil {
+		return admin.Seat{Open: true}
+	}
+	why, err := n.absence()
+	if err != nil {
+		why += ": " + err.Error()
+	}
+	return admin.Seat{Reason: why}
+}
+
+func (n *Node) linkStatuses() []regions.LinkStatus {
+	if t := n.turn.Load(); t != nil {
+		return t.mesh.Statuses()
+	}
+	return nil
+}
+
+func (n *Node) allLags() []regions.Lag {
+	if t := n.turn.Load(); t != nil {
+		return append(t.target.Lags(), t.source.Lags()...)
+	}
+	return nil
+}
+
+func (n *Node) holdings() []admin.Holding {
+	if t := n.turn.Load(); t != nil {
+		return t.logs.holdings()
+	}
+	return nil
+}
 
 func (b *logBook) holdings() []admin.Holding {
 	b.mu.RLock()
@@ -102,7 +133,7 @@ func (n *Node) storageState() admin.Storage {
 func (n *Node) certificates() []admin.Certificate {
 	name := n.identity.Name()
 	out := []admin.Certificate{{Name: name.Name, Kind: string(name.Kind), Ends: n.identity.Ends()}}
-	for _, s := range n.mesh.Statuses() {
+	for _, s := range n.linkStatuses() {
 		if s.Hello != nil && !s.Hello.CertificateEnds.IsZero() {
 			out = append(out, admin.Certificate{Name: s.Peer, Kind: "region", Ends: s.Hello.CertificateEnds})
 		}

@@ -15,7 +15,7 @@ func (n *Node) openDoors(ctx context.Context) error {
 		return err
 	}
 	n.onClose(n.desk.Close)
-	if n.door, err = n.openOne(ctx, "listen.door", n.cfg.Listen.Door, door.Config{Gateway: n.gateway}); err != nil {
+	if n.door, err = n.openOne(ctx, "listen.door", n.cfg.Listen.Door, door.Config{Gateway: (*entrance)(n)}); err != nil {
 		return err
 	}
 	n.onClose(n.door.Close)

@@ -5,19 +5,17 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"domicile/api"
-	"domicile/gateway"
 	"domicile/gateway/admin"
 	"domicile/gateway/door"
-	"domicile/mirror"
 	"domicile/policy"
 	"domicile/regions"
 	"domicile/regions/fabric"
@@ -27,6 +25,9 @@ import (
 
 // Node is one running gateway with its store. Start it once, and Close it once Start
 // has returned. The other methods are for a node that was started, from any goroutine.
+//
+// What is here lives as long as the node. What needs the region's logs is a turn, and
+// lives while this node holds the region's seat.
 type Node struct {
 	cfg        Config
 	seams      Seams
@@ -36,24 +37,26 @@ type Node struct {
 
 	identity *identity.Identity
 	fabric   *fabric.Fabric
-	logs     *logBook
+	seats    Seats
 	gate     *policy.Gate
 	policies *policies
-	mesh     *link.Mesh
-	links    net.Addr // where the mesh listens
-	source   *mirror.Source
-	target   *mirror.Target
-	gateway  *gateway.Gateway
 	admin    *admin.Admin
 	pages    net.Listener // of /metrics and health
 	door     *door.Server
 	desk     *door.Server // the operators' door
 
-	cancel context.CancelFunc // ends the node's own loops
-	loops  sync.WaitGroup
-	undo   []func(context.Context) error // what Close does, last first
-	once   sync.Once
-	err    error
+	turn      atomic.Pointer[turn]   // nil: this node does not hold the seat, or is about to open
+	unopened  atomic.Pointer[error]  // why the last try to open a turn failed; nil: it did not
+	link      atomic.Pointer[string] // where the last turn's links listened
+	unfollow  context.CancelFunc     // ends following the seat; nil: not begun
+	following sync.WaitGroup
+
+	life    context.Context // of the node's own loops
+	cancel  context.CancelFunc
+	loops   sync.WaitGroup
+	closers closers // what Close runs
+	once    sync.Once
+	err     error
 }
 
 // New checks the configuration against the manifest. Nothing is opened before Start.
@@ -80,75 +83,43 @@ func New(c Config, f *regions.Federation, s Seams) (*Node, error) {
 // what it opened if a step fails. The door opens last: who can reach it finds a node
 // that works. ctx bounds the start, not the life of the node.
 func (n *Node) Start(ctx context.Context) error {
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	n.cancel = cancel
-	for _, step := range []struct {
-		name string
-		run  func(context.Context) error
-	}{
+	n.life, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	var first *turn
+	if err := (steps{
 		{"certificate", n.openIdentity},
 		{"store", n.openStore},
 		{"policy", n.openPolicy},
-		{"links", n.openLinks},
 		{"admin", n.openAdmin},
-		{"mirror", n.openMirror},
-		{"gateway", n.openGateway},
+		{"turn", func(ctx context.Context) (err error) { first, err = n.firstTurn(ctx); return err }},
 		{"doors", n.openDoors},
-	} {
-		if err := step.run(ctx); err != nil {
-			closing, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-			defer done()
-			return errors.Join(fmt.Errorf("start %s: %w", step.name, err), n.Close(closing))
-		}
+	}).run(ctx); err != nil {
+		closing, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer done()
+		return errors.Join(err, n.Close(closing))
 	}
-	// Who is told of a new policy is there now; before, no load but the first may run.
-	n.policies.changed = func() { n.mesh.HelloChanged(); n.source.PolicyChanged() }
-	n.loops.Go(func() { n.policies.watch(life, n.seams.Pace.Of(candidateEvery)) })
-	n.mesh.Start(life)
-	n.source.Start()
+	n.loops.Go(func() { n.policies.watch(n.life, n.seams.Pace.Of(candidateEvery)) })
 	n.admin.Start()
 	n.desk.Start()
 	n.door.Start()
+	n.follow(first)
 	n.logger.Info("serving", "door", n.Door(), "link", n.Link(), "admin", n.Admin(), "metrics", n.Metrics())
 	return nil
 }
 
 // onClose notes how to undo a step. Close runs these in reverse.
-func (n *Node) onClose(f func(context.Context) error) { n.undo = append(n.undo, f) }
+func (n *Node) onClose(f func(context.Context) error) { n.closers = append(n.closers, f) }
 
 // Close stops taking records, lets those in flight find their outcome, and closes
-// the parts in reverse. What is undecided when ctx ends is told OUTCOME_UNKNOWN. No
-// part may use up more than half of the time that is left: whatever hangs before the
-// store, which goes last, must not make its next start an unclean one.
+// the parts in reverse. What is undecided when ctx ends is told OUTCOME_UNKNOWN.
 func (n *Node) Close(ctx context.Context) error {
 	n.once.Do(func() {
-		var errs []error
-		for i := len(n.undo) - 1; i >= 0; i-- {
-			step, cancel := half(ctx)
-			if i == 0 {
-				step = ctx
-			}
-			if err := n.undo[i](step); err != nil {
-				errs = append(errs, err)
-			}
-			cancel()
-		}
+		n.err = n.closers.close(ctx)
 		if n.cancel != nil {
 			n.cancel()
 		}
 		n.loops.Wait()
-		n.err = errors.Join(errs...)
 	})
 	return n.err
-}
-
-// half is a context with half of the time that ctx has left.
-func half(ctx context.Context) (context.Context, context.CancelFunc) {
-	end, bounded := ctx.Deadline()
-	if !bounded {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, time.Until(end)/2)
 }
 
 func (n *Node) openIdentity(context.Context) error {
@@ -170,8 +141,11 @@ func (n *Node) openStore(ctx context.Context) error {
 		return err
 	}
 	n.onClose(n.fabric.Close)
-	n.logs = newLogBook(n.cfg.Region, n.federation, n.fabric)
-	return n.logs.open(ctx)
+	n.seats = n.fabric.Seat
+	if hook := n.seams.Hooks.Seat; hook != nil {
+		n.seats = hook(n.seats)
+	}
+	return nil
 }
 
 // openPolicy loads the policy. A bad one does not keep the node from starting:
@@ -181,69 +155,14 @@ func (n *Node) openPolicy(ctx context.Context) error {
 	n.gate = policy.NewGate(n.federation, n.cfg.Region, n.seams.Hooks.Policy)
 	n.policies = newPolicies(n.cfg.Policies, n.federation, n.gate, n.logger)
 	n.policies.follow = n.seams.FollowPolicies
+	n.policies.changed = func() {
+		if t := n.turn.Load(); t != nil {
+			t.policyChanged()
+		}
+	}
 	if _, err := n.policies.load(ctx); err != nil {
 		n.logger.Error("no policy is active: every record is refused until a good one is loaded")
 	}
-	return nil
-}
-
-func (n *Node) openLinks(ctx context.Context) error {
-	listener, err := n.listen(ctx, "listen.link", n.cfg.Listen.Link)
-	if err != nil {
-		return err
-	}
-	n.links = listener.Addr()
-	addresses := map[string][]string{}
-	for _, peer := range n.federation.Peers(n.cfg.Region) {
-		r, _ := n.federation.Region(peer)
-		addresses[peer] = r.Links()
-	}
-	n.mesh, err = link.New(link.Config{
-		Self: n.cfg.Region, Peers: addresses, Identity: n.identity, Listener: listener, Dial: n.seams.Dial, Hello: n.hello,
-		Handler: (*peers)(n), Clock: n.seams.Clock, Boot: n.seams.Boot, Pace: n.seams.Pace, Logger: n.logger,
-	})
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	n.onClose(func(ctx context.Context) error { n.mesh.Close(ctx); return nil })
-	return nil
-}
-
-func (n *Node) openMirror(ctx context.Context) error {
-	enter := func() mirror.Pass { return n.gate.Enter() }
-	var err error
-	n.target, err = mirror.NewTarget(mirror.TargetConfig{
-		Self: n.cfg.Region, Federation: n.federation, Link: n.mesh.Status, Enter: enter,
-		Copy: func(ctx context.Context, id api.LogID, _ api.Epoch) (regions.CopyLog, error) {
-			return n.logs.copyOf(ctx, id)
-		},
-		Clock: n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger, Metrics: n.admin.Mirror(),
-	})
-	if err != nil {
-		return err
-	}
-	n.source, err = mirror.NewSource(mirror.SourceConfig{
-		Self: n.cfg.Region, Federation: n.federation, HomeLogs: n.logs.allHomes, Link: n.mesh.Status, Enter: enter,
-		OpenMirror: n.mesh.OpenMirror, Clock: n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger, Metrics: n.admin.Mirror(), Hooks: n.seams.Hooks.Mirror,
-	})
-	if err != nil {
-		return err
-	}
-	n.onClose(n.source.Close)
-	n.target.Start(ctx)
-	return nil
-}
-
-func (n *Node) openGateway(context.Context) error {
-	var err error
-	n.gateway, err = gateway.New(gateway.Config{
-		Self: n.cfg.Region, Federation: n.federation, Placement: n.federation, Gate: n.gate, Homes: n.logs.home, Logs: n.logs.ofTopic,
-		Links: n.mesh, Lags: (*lags)(n), Clock: n.seams.Clock, Pace: n.seams.Pace, Counters: n.admin,
-	})
-	if err != nil {
-		return err
-	}
-	n.onClose(n.gateway.Close)
 	return nil
 }
 
@@ -256,11 +175,23 @@ func (n *Node) Admin() string { return n.desk.Addr().String() }
 // Metrics is where /metrics, /healthz and /readyz are served, host:port, once started.
 func (n *Node) Metrics() string { return n.pages.Addr().String() }
 
-// Link is where other regions connect, host:port, once started.
-func (n *Node) Link() string { return n.links.String() }
+// Link is where other regions connect while this node holds the seat, host:port, once
+// started.
+func (n *Node) Link() string {
+	if bound := n.link.Load(); bound != nil {
+		return *bound
+	}
+	return n.cfg.Listen.Link
+}
 
-// Gates is the fault gate under this region's links.
-func (n *Node) Gates() *link.Gates { return n.mesh.Gates() }
+// Gates is the fault gate under this region's links; nil while this node does not hold
+// the region's seat.
+func (n *Node) Gates() *link.Gates {
+	if t := n.turn.Load(); t != nil {
+		return t.mesh.Gates()
+	}
+	return nil
+}
 
 // Reload loads the policy directory again, or keeps the active policy and says why.
 func (n *Node) Reload(ctx context.Context) error {

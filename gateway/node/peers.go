@@ -8,9 +8,9 @@ import (
 	"domicile/regions/link"
 )
 
-// peers is the node as its links see it: what comes from other regions goes to the
-// part that it is for.
-type peers Node
+// peers is a turn as its links see it: what comes from other regions goes to the part
+// that it is for.
+type peers turn
 
 // Forwarded gives a peer's record to the gateway.
 func (p *peers) Forwarded(ctx context.Context, peer string, f regions.Forward, done func(api.Ack, error)) {

@@ -39,7 +39,13 @@ type Hooks struct {
 	Fabric fabric.Hooks
 	Policy policy.Hooks
 	Mirror mirror.SourceHooks
+	// Seat stands between the fabric's word on the seat and the node; nil: nothing does.
+	Seat func(real Seats) Seats
 }
+
+// Seats says who holds the region's seat, and closes the channel when that has changed.
+// (*fabric.Fabric).Seat is one.
+type Seats func() (fabric.Seat, <-chan struct{})
 
 func (s *Seams) complete(c Config) {
 	if s.Clock == nil {

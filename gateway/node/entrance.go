@@ -1,0 +1,40 @@
+package node
+
+import (
+	"context"
+
+	"domicile/api"
+	"domicile/gateway"
+	"domicile/regions"
+)
+
+// entrance is the node as its door sees it: what comes in goes to the turn that is
+// open. Without one everything is refused, with the reason and when to try again; the
+// connections stay.
+type entrance Node
+
+// Publish hands a record to the turn's gateway.
+func (e *entrance) Publish(ctx context.Context, r api.Record, who regions.Principal, done func(api.Ack, error)) string {
+	if t := e.turn.Load(); t != nil {
+		return t.gateway.Publish(ctx, r, who, done)
+	}
+	done(api.Ack{}, (*Node)(e).notHere("publish"))
+	return ""
+}
+
+// Read reads from the turn's logs. When the turn ends the reader is told to go on from
+// where it is.
+func (e *entrance) Read(ctx context.Context, q gateway.ReadRequest, who regions.Principal, send func(gateway.Batch) error) error {
+	t := e.turn.Load()
+	if t == nil {
+		return (*Node)(e).notHere("read")
+	}
+	reading, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(t.over, func() { end(context.Cause(t.over)) })()
+	err := t.gateway.Read(reading, q, who, send)
+	if err != nil && ctx.Err() == nil && t.over.Err() != nil {
+		return context.Cause(t.over) // whatever the reader met in logs that are closing
+	}
+	return err
+}

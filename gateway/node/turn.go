@@ -1,0 +1,139 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"domicile/api"
+	"domicile/gateway"
+	"domicile/mirror"
+	"domicile/regions"
+	"domicile/regions/fabric"
+	"domicile/regions/link"
+)
+
+// drainTurn bounds how long a turn that has lost its seat waits for what is in flight:
+// its logs take nothing any more, and the next holder is waiting for its peers.
+const drainTurn = 2 * time.Second
+
+// turn is what lives while this node holds the region's seat under one term: the open
+// logs, the links, the mirror and the gateway. Nothing of it is used under another.
+type turn struct {
+	*Node
+	seat fabric.Seat
+
+	logs    *logBook
+	mesh    *link.Mesh
+	source  *mirror.Source
+	target  *mirror.Target
+	gateway *gateway.Gateway
+
+	over    context.Context // ends when the turn begins to close, with what readers are told
+	end     context.CancelCauseFunc
+	closers closers
+}
+
+// openTurn opens the region's logs and everything that works on them, and puts the turn
+// in place. What it opened is closed again if a step fails.
+func (n *Node) openTurn(ctx context.Context, seat fabric.Seat) (*turn, error) {
+	t := &turn{Node: n, seat: seat}
+	t.over, t.end = context.WithCancelCause(n.life)
+	if err := (steps{
+		{"store", t.openLogs},
+		{"links", t.openLinks},
+		{"mirror", t.openMirror},
+		{"gateway", t.openGateway},
+	}).run(ctx); err != nil {
+		closing, done := context.WithTimeout(context.WithoutCancel(ctx), n.seams.Pace.Of(drainTurn))
+		defer done()
+		return nil, errors.Join(err, t.close(closing))
+	}
+	n.turn.Store(t) // before it runs: who tells of a new policy finds it
+	t.mesh.Start(n.life)
+	t.source.Start()
+	return t, nil
+}
+
+// close takes the turn out of place, lets what is in flight find its outcome until ctx
+// ends, and closes its parts. The logs stay open: the fabric forgets them.
+func (t *turn) close(ctx context.Context) error {
+	t.turn.CompareAndSwap(t, nil)
+	t.end(&api.Error{Code: api.NotReady, Op: "read", Region: t.cfg.Region, RetryAfter: t.seams.Pace.Of(time.Second),
+		Hint: "the region's seat moves; read on from the last position"})
+	return t.closers.close(ctx)
+}
+
+func (t *turn) onClose(f func(context.Context) error) { t.closers = append(t.closers, f) }
+
+func (t *turn) openLogs(ctx context.Context) error {
+	t.logs = newLogBook(t.cfg.Region, t.federation, t.fabric)
+	return t.logs.open(ctx)
+}
+
+func (t *turn) openLinks(ctx context.Context) error {
+	listener, err := t.listen(ctx, "listen.link", t.Link())
+	if err != nil {
+		return err
+	}
+	bound := listener.Addr().String()
+	t.link.Store(&bound) // the next turn's peers look for it at the same address
+	addresses := map[string][]string{}
+	for _, peer := range t.federation.Peers(t.cfg.Region) {
+		r, _ := t.federation.Region(peer)
+		addresses[peer] = r.Links()
+	}
+	t.mesh, err = link.New(link.Config{
+		Self: t.cfg.Region, Peers: addresses, Identity: t.identity, Listener: listener, Dial: t.seams.Dial, Hello: t.hello,
+		Handler: (*peers)(t), Clock: t.seams.Clock, Boot: t.seams.Boot, Pace: t.seams.Pace, Logger: t.logger,
+	})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	t.onClose(func(ctx context.Context) error { t.mesh.Close(ctx); return nil })
+	return nil
+}
+
+func (t *turn) openMirror(ctx context.Context) error {
+	enter := func() mirror.Pass { return t.gate.Enter() }
+	var err error
+	t.target, err = mirror.NewTarget(mirror.TargetConfig{
+		Self: t.cfg.Region, Federation: t.federation, Link: t.mesh.Status, Enter: enter,
+		Copy: func(ctx context.Context, id api.LogID, _ api.Epoch) (regions.CopyLog, error) {
+			return t.logs.copyOf(ctx, id)
+		},
+		Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(),
+	})
+	if err != nil {
+		return err
+	}
+	t.source, err = mirror.NewSource(mirror.SourceConfig{
+		Self: t.cfg.Region, Federation: t.federation, HomeLogs: t.logs.allHomes, Link: t.mesh.Status, Enter: enter,
+		OpenMirror: t.mesh.OpenMirror, Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(), Hooks: t.seams.Hooks.Mirror,
+	})
+	if err != nil {
+		return err
+	}
+	t.onClose(t.source.Close)
+	t.target.Start(ctx)
+	return nil
+}
+
+func (t *turn) openGateway(context.Context) error {
+	var err error
+	t.gateway, err = gateway.New(gateway.Config{
+		Self: t.cfg.Region, Federation: t.federation, Placement: t.federation, Gate: t.gate, Homes: t.logs.home, Logs: t.logs.ofTopic,
+		Links: t.mesh, Lags: (*lags)(t), Clock: t.seams.Clock, Pace: t.seams.Pace, Counters: t.admin,
+	})
+	if err != nil {
+		return err
+	}
+	t.onClose(t.gateway.Close)
+	return nil
+}
+
+// policyChanged tells those who judge or speak of the policy that another is in force.
+func (t *turn) policyChanged() {
+	t.mesh.HelloChanged()
+	t.source.PolicyChanged()
+}
