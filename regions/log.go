@@ -29,7 +29,8 @@ const (
 	Expired  GapKind = "expired"  // retention at the home took it first
 	Purged   GapKind = "purged"
 	Erased   GapKind = "erased"
-	Void     GapKind = "void" // beyond the cut of an epoch
+	Void     GapKind = "void"    // beyond the cut of an epoch
+	Damaged  GapKind = "damaged" // a disk lost the records, or no longer holds what was stored
 )
 
 // Gap is a typed hole in a copy: sequences From to To, both included, are not here,
@@ -67,12 +68,12 @@ func (i *Item) Size() int {
 // Ledger is what became of every sequence of a log up to a copy's cursor. Sum must
 // equal the cursor; with what is pending it equals the head.
 type Ledger struct {
-	Mirrored, Withheld, Expired, Purged, Erased, Void uint64
+	Mirrored, Withheld, Expired, Purged, Erased, Void, Damaged uint64
 }
 
 // Sum is the number of sequences accounted for.
 func (l Ledger) Sum() uint64 {
-	return l.Mirrored + l.Withheld + l.Expired + l.Purged + l.Erased + l.Void
+	return l.Mirrored + l.Withheld + l.Expired + l.Purged + l.Erased + l.Void + l.Damaged
 }
 
 // Add counts one item.
@@ -92,6 +93,8 @@ func (l *Ledger) Add(i *Item) {
 		l.Erased += i.Gap.Count()
 	case Void:
 		l.Void += i.Gap.Count()
+	case Damaged:
+		l.Damaged += i.Gap.Count()
 	}
 }
 
@@ -135,7 +138,8 @@ type ReadLimit struct {
 type Reader interface {
 	// Next returns the items that follow, at most limit, none beyond the durable
 	// watermark. It returns an empty slice at once when there is nothing. Sequences
-	// that retention took come as one Expired gap. Items and what they point to
+	// that retention took come as one Expired gap, those whose records the disk lost or
+	// changed as a Damaged one. Items and what they point to
 	// belong to the caller.
 	Next(ctx context.Context, limit ReadLimit) ([]Item, error)
 	Close()

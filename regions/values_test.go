@@ -77,7 +77,7 @@ func TestLedgerSumsToTheCursor(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var ledger regions.Ledger
 		var cursor uint64
-		kinds := []regions.GapKind{regions.Withheld, regions.Expired, regions.Purged, regions.Erased, regions.Void}
+		kinds := []regions.GapKind{regions.Withheld, regions.Expired, regions.Purged, regions.Erased, regions.Void, regions.Damaged}
 		for range rapid.IntRange(0, 50).Draw(t, "items") {
 			item := regions.Item{Sequence: cursor + 1}
 			if rapid.Bool().Draw(t, "gap") {

@@ -194,7 +194,7 @@ func itemFromProto(p *pb.MirrorItem) (item regions.Item, first uint64, err error
 	}
 	kind := regions.GapKind(g.GetKind())
 	switch kind {
-	case regions.Withheld, regions.Expired, regions.Purged, regions.Erased, regions.Void:
+	case regions.Withheld, regions.Expired, regions.Purged, regions.Erased, regions.Void, regions.Damaged:
 	default:
 		return regions.Item{}, 0, badPeer("gap", "its kind is not known to this version")
 	}
@@ -225,13 +225,13 @@ func MirrorReplyFromProto(m *pb.MirrorResponse) regions.MirrorReply {
 
 // LedgerToProto makes the message of a ledger.
 func LedgerToProto(l regions.Ledger) *pb.LedgerSum {
-	return &pb.LedgerSum{Mirrored: l.Mirrored, Withheld: l.Withheld, Expired: l.Expired, Purged: l.Purged, Erased: l.Erased, Void: l.Void}
+	return &pb.LedgerSum{Mirrored: l.Mirrored, Withheld: l.Withheld, Expired: l.Expired, Purged: l.Purged, Erased: l.Erased, Void: l.Void, Damaged: l.Damaged}
 }
 
 // LedgerFromProto reads a ledger.
 func LedgerFromProto(m *pb.LedgerSum) regions.Ledger {
 	return regions.Ledger{
 		Mirrored: m.GetMirrored(), Withheld: m.GetWithheld(), Expired: m.GetExpired(),
-		Purged: m.GetPurged(), Erased: m.GetErased(), Void: m.GetVoid(),
+		Purged: m.GetPurged(), Erased: m.GetErased(), Void: m.GetVoid(), Damaged: m.GetDamaged(),
 	}
 }

@@ -88,7 +88,7 @@ func TestR14c_BatchSurvivesTheWire(t *testing.T) {
 			it := regions.Item{Epoch: drawEpoch(t), Term: rapid.Uint64().Draw(t, "writer term"), Time: drawTime(t, "time"), Revision: "r"}
 			if rapid.Bool().Draw(t, "gap") {
 				to := next + rapid.Uint64Range(0, 1000).Draw(t, "length")
-				kind := rapid.SampledFrom([]regions.GapKind{regions.Withheld, regions.Expired, regions.Purged, regions.Erased, regions.Void}).Draw(t, "kind")
+				kind := rapid.SampledFrom([]regions.GapKind{regions.Withheld, regions.Expired, regions.Purged, regions.Erased, regions.Void, regions.Damaged}).Draw(t, "kind")
 				it.Gap = &regions.Gap{Kind: kind, From: next, To: to, Code: api.ResidencyDenied, Side: "egress", Revision: "4-a"}
 				next = to
 			} else {
@@ -144,7 +144,7 @@ func TestPeerNounsSurviveTheWire(t *testing.T) {
 		t.Errorf("%+v %v", got, err)
 	}
 	r := regions.MirrorReply{
-		Cursor:  regions.Cursor{Incarnation: "i", Epoch: api.StaticEpoch("eu-west"), Sequence: 21, Time: time.Unix(5, 6), Ledger: regions.Ledger{Mirrored: 1, Withheld: 2, Expired: 3, Purged: 4, Erased: 5, Void: 6}},
+		Cursor:  regions.Cursor{Incarnation: "i", Epoch: api.StaticEpoch("eu-west"), Sequence: 21, Time: time.Unix(5, 6), Ledger: regions.Ledger{Mirrored: 1, Withheld: 2, Expired: 3, Purged: 4, Erased: 5, Void: 6, Damaged: 7}},
 		Refused: api.PolicySkew, Field: "f", Hint: "h", RetryAfter: time.Second,
 	}
 	if d := cmp.Diff(r, wire.MirrorReplyFromProto(throughWire(t, wire.MirrorReplyToProto(r), &pb.MirrorResponse{})), sameTimes); d != "" {

@@ -139,8 +139,7 @@ func lagToProto(l *regions.Lag) *pb.LogLag {
 		Log: wire.LogToProto(l.Log), Home: l.Home, Target: l.Target, State: string(l.State), Cause: l.Cause,
 		SafeTimeUnixNano: wire.TimeToProto(l.SafeTime), SecondsTrusted: l.SecondsTrusted, Head: l.Head, Cursor: l.Cursor,
 		StalenessKnown: l.StalenessKnown, ExposureKnown: l.ExposureKnown, RecordsKnown: l.RecordsKnown, BytesKnown: l.BytesKnown, KnowledgeKnown: l.KnowledgeKnown,
-		Ledger: &pb.LedgerSum{Mirrored: l.Ledger.Mirrored, Withheld: l.Ledger.Withheld, Expired: l.Ledger.Expired,
-			Purged: l.Ledger.Purged, Erased: l.Ledger.Erased, Void: l.Ledger.Void},
+		Ledger: wire.LedgerToProto(l.Ledger),
 	}
 	if l.StalenessKnown {
 		m.StalenessSeconds, m.StalenessErrorSeconds = l.Staleness.Seconds(), l.StalenessError.Seconds()

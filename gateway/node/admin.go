@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"time"
 
@@ -155,6 +156,9 @@ func (n *Node) warnings() []string {
 		out = append(out, err.Error())
 	}
 	for _, l := range n.fabric.Health().Logs {
+		if l.Damaged > 0 {
+			out = append(out, fmt.Sprintf("%s: %d records are damaged or missing on this disk, the first at sequence %d; readers and mirrors get a gap", l.Log, l.Damaged, l.Damage[0].From))
+		}
 		switch {
 		case l.Stopped != "":
 			out = append(out, l.Log+": "+l.Stopped)

@@ -117,6 +117,7 @@ func expecting(b []byte, last uint64) []byte {
 
 func (l *store) header(e *entry, last uint64, at end) []byte {
 	b := expecting(make([]byte, 0, 512), last)
+	own := len(b)
 	switch {
 	case e.sweep != nil:
 		b = appendSweep(b, e.sweep, at)
@@ -130,6 +131,7 @@ func (l *store) header(e *entry, last uint64, at end) []byte {
 	if l.kind == kindCopy && e.sweep == nil {
 		b = appendLedger(b, at.ledger)
 	}
+	b = appendSum(b, b[own:], e.item.Record.Body)
 	return append(b, "\r\n"...)
 }
 

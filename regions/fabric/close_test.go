@@ -72,7 +72,8 @@ func TestRA1_CloseFromSeveralSides(t *testing.T) {
 }
 
 // RA5: a read that the broker answers with nothing is not taken for the log's end: the
-// record it did not give out is not stored again, and no reader steps over it.
+// record it did not give out is not stored again, and no reader steps over it: what the
+// broker holds is read from its files then.
 func TestRA5_EmptyReadIsNotTheEnd(t *testing.T) {
 	var drop, lies atomic.Int32
 	f := fabrictest.Open(t, func(c *fabric.Config) {
@@ -89,9 +90,6 @@ func TestRA5_EmptyReadIsNotTheEnd(t *testing.T) {
 	}
 	defer r.Close()
 	lies.Store(1)
-	if items, err := r.Next(context.Background(), regions.ReadLimit{Records: 10, Bytes: 1 << 20}); err == nil {
-		t.Errorf("%d items and no error from a read that failed", len(items))
-	}
 	if items, err := r.Next(context.Background(), regions.ReadLimit{Records: 10, Bytes: 1 << 20}); err != nil || len(items) != 5 {
 		t.Errorf("%d items, %v", len(items), err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"hash/crc32"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +17,8 @@ import (
 // or a meaning never changes while formatVersion stays.
 //
 // A data record carries all but Control, Gap and Ledger; a record in a copy carries
-// Ledger too. A control message carries Control and what its kind needs.
+// Ledger too. A control message carries Control and what its kind needs. Since format 2
+// all carry Sum.
 const (
 	headerID       = "Domicile-Id"       // event id
 	headerPosition = "Domicile-Position" // incarnation, epoch, writer term, log sequence; parted by spaces
@@ -28,7 +30,7 @@ const (
 	headerRevision = "Domicile-Revision" // policy revision that admitted the record
 	headerControl  = "Domicile-Control"  // kind of a control message
 	headerGap      = "Domicile-Gap"      // kind, first and last sequence, code, side, revision; parted by spaces, "-" is empty
-	headerLedger   = "Domicile-Ledger"   // mirrored, withheld, expired, purged, erased, void up to and with this item
+	headerLedger   = "Domicile-Ledger"   // mirrored, withheld, expired, purged, erased, void and, since format 2, damaged, up to and with this item
 	headerUser     = "Domicile-H-"       // prefix of application headers, so that they can never clash
 )
 
@@ -39,6 +41,7 @@ const (
 	controlBarrier = "barrier" // a writer closed off what it had in flight; carries no position
 	controlGap     = "gap"     // an item of a copy: sequences that are not here
 	controlSweep   = "sweep"   // retention is about to delete; carries the range, and the log's end
+	controlDamaged = "damaged" // never stored: stands for a message that can no longer be believed
 )
 
 // escapeByte starts an escaped byte in a header value. It is a control character, and
@@ -64,6 +67,10 @@ type message struct {
 	hash     [hashSize]byte
 	ledger   regions.Ledger
 	header   []byte // as stored, without the closing line
+	lines    uint32 // running checksum over our header lines
+	sum      string // the stored checksum; "": of format 1
+	checked  checked
+	lost     uint64 // messages this one stands for, of controlDamaged
 	stored   int64  // bytes in the broker's count
 }
 
@@ -223,15 +230,15 @@ func parseGap(s string) (*regions.Gap, error) {
 }
 
 func appendLedger(b []byte, l regions.Ledger) []byte {
-	return appendHeader(b, headerLedger, fmt.Sprintf("%d %d %d %d %d %d",
-		l.Mirrored, l.Withheld, l.Expired, l.Purged, l.Erased, l.Void))
+	return appendHeader(b, headerLedger, fmt.Sprintf("%d %d %d %d %d %d %d",
+		l.Mirrored, l.Withheld, l.Expired, l.Purged, l.Erased, l.Void, l.Damaged))
 }
 
 func parseLedger(s string) (regions.Ledger, error) {
 	var l regions.Ledger
-	fields := []*uint64{&l.Mirrored, &l.Withheld, &l.Expired, &l.Purged, &l.Erased, &l.Void}
+	fields := []*uint64{&l.Mirrored, &l.Withheld, &l.Expired, &l.Purged, &l.Erased, &l.Void, &l.Damaged}
 	parts := strings.Split(s, " ")
-	if len(parts) != len(fields) {
+	if len(parts) != len(fields) && len(parts) != len(fields)-1 {
 		return l, fmt.Errorf("ledger of a stored message has %d parts, want %d", len(parts), len(fields))
 	}
 	for i, p := range parts {
@@ -246,7 +253,12 @@ func parseLedger(s string) (regions.Ledger, error) {
 
 const headerLine = "NATS/1.0\r\n"
 
-var ours = []byte("Domicile-")
+var (
+	ours    = []byte("Domicile-")
+	brokers = []byte("Nats-")
+	crlf    = []byte("\r\n")
+	sumLine = []byte(headerSum + ": ")
+)
 
 // decode reads one stored message. Errors never quote what the message holds.
 func decode(header, body []byte, topic string) (*message, error) {
@@ -258,10 +270,16 @@ func decode(header, body []byte, topic string) (*message, error) {
 	}
 	for len(rest) > 0 {
 		var line []byte
-		line, rest, _ = bytes.Cut(rest, []byte("\r\n"))
+		line, rest, _ = bytes.Cut(rest, crlf)
+		if bytes.HasPrefix(line, brokers) || len(line) == 0 {
+			continue
+		}
 		name, value, ok := bytes.Cut(line, []byte(": "))
 		if !ok || !bytes.HasPrefix(name, ours) {
-			continue // of the broker
+			return nil, errDamaged
+		}
+		if !bytes.HasPrefix(line, sumLine) {
+			m.lines = crc32.Update(crc32.Update(m.lines, castagnoli, line), castagnoli, crlf)
 		}
 		if err := m.set(string(name), value); err != nil {
 			return nil, err
@@ -310,10 +328,14 @@ func (m *message) set(name string, value []byte) (err error) {
 		}
 	case headerLedger:
 		m.ledger, err = parseLedger(string(value))
+	case headerSum:
+		m.sum = string(value)
 	default:
-		if user, ok := strings.CutPrefix(name, headerUser); ok {
-			r.Headers = append(r.Headers, api.Header{Name: user, Value: unescape(value)})
+		user, ok := strings.CutPrefix(name, headerUser)
+		if !ok {
+			return errDamaged
 		}
+		r.Headers = append(r.Headers, api.Header{Name: user, Value: unescape(value)})
 	}
 	return err
 }

@@ -31,6 +31,8 @@ type LogHealth struct {
 	MaxBytes  int64     // 0 when not open
 	FullSince time.Time // zero: not full
 	Stopped   string    // why the log takes nothing although the store works
+	Damaged   uint64    // sequences found in this run whose records are damaged or missing
+	Damage    []Range   // where, the first ten
 }
 
 // Usage is what the store uses of its bounds.

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"domicile/api"
@@ -75,10 +76,16 @@ func (l home) duplicate(e *entry, at indexed) regions.Stored {
 		Term: l.term, Time: time.Unix(0, at.at).UTC(), Done: api.Disk1, Duplicate: true}
 	ctx, cancel := context.WithDeadline(l.f.ctx, e.deadline)
 	defer cancel()
-	got, err := l.f.readFrom(ctx, l.store, at.broker, 1, readBytes)
-	if err == nil && len(got) == 1 && got[0].position.Sequence == at.sequence {
+	got, err := l.readUpTo(ctx, at.broker, at.broker, 1, readBytes)
+	switch {
+	case err != nil || len(got) == 0:
+	case got[0].position.Sequence == at.sequence:
 		m := got[0]
 		s.Position.Epoch, s.Term, s.Time, s.Revision = m.position.Epoch, m.position.Term, m.item.Time, m.item.Revision
+	case got[0].control == controlDamaged:
+		l.lose(Range{at.sequence, at.sequence})
+		return regions.Stored{Err: &api.Error{Code: api.StorageFailed, Op: "append", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
+			Hint: fmt.Sprintf("the record of this id was stored at sequence %d and is damaged on this disk: take it from a copy, or publish it under a new id", at.sequence)}}
 	}
 	return s
 }

@@ -24,7 +24,9 @@ const (
 )
 
 // formatVersion is the version of the marks and of the stored headers.
-const formatVersion = 1
+//
+// 2: every message carries a checksum, and a ledger a seventh figure.
+const formatVersion = 2
 
 // modeSolo: one broker node, acknowledged from this node's disk alone.
 const modeSolo = "solo"
@@ -81,8 +83,8 @@ func openIdentity(cfg *Config) (*identity, error) {
 		return nil, refuse("identity", path, "the mark is unreadable: restore it from a backup; without it the store's region is not known", err)
 	}
 	switch {
-	case id.Format != formatVersion:
-		return nil, refuse("format", fmt.Sprint(id.Format), fmt.Sprintf("this binary reads store format %d: run the version that wrote it", formatVersion), nil)
+	case id.Format < 1 || id.Format > formatVersion:
+		return nil, refuse("format", fmt.Sprint(id.Format), fmt.Sprintf("this binary reads store formats 1 to %d: run the version that wrote it, or a newer one", formatVersion), nil)
 	case id.Region != cfg.Region:
 		return nil, refuse("region", id.Region, "this data directory belongs to the region shown: name that region in node.yaml, or give this region another directory", nil)
 	case id.Federation != cfg.Federation:
@@ -92,6 +94,13 @@ func openIdentity(cfg *Config) (*identity, error) {
 	}
 	if key, err := hex.DecodeString(id.HashKey); err != nil || len(key) != 32 {
 		return nil, refuse("hash_key", "", "the identity mark is damaged: restore it from a backup", err)
+	}
+	if id.Format < formatVersion {
+		// Before anything is written in the new format: an older binary has to refuse then.
+		id.Format = formatVersion
+		if err := writeJSON(path, id); err != nil {
+			return nil, refuse("format", path, "the store's format could not be raised: see that the disk has room and can be written", err)
+		}
 	}
 	return &id, nil
 }

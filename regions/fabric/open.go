@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -174,7 +175,7 @@ func (l *store) adopt(ctx context.Context) error {
 	known, listed := l.f.known[l.stream]
 	l.f.mu.Unlock()
 	switch {
-	case meta[metaFormat] != fmt.Sprint(formatVersion):
+	case !readable(meta[metaFormat]):
 		return refuse("format", meta[metaFormat], "run the version that wrote this log", nil)
 	case meta[metaLog] != l.cfg.ID.String():
 		return refuse("log", meta[metaLog], "the stream belongs to the log shown", nil)
@@ -191,6 +192,13 @@ func (l *store) adopt(ctx context.Context) error {
 		}
 	}
 	return l.list(ctx)
+}
+
+// readable: of a format this binary knows. A stream keeps the format it was made with;
+// what it holds tells its own.
+func readable(format string) bool {
+	n, err := strconv.Atoi(format)
+	return err == nil && n >= 1 && n <= formatVersion
 }
 
 // flush returns when all that is written now is on disk.
@@ -219,6 +227,7 @@ func (l *store) recover(ctx context.Context) error {
 	l.bytes.Store(int64(state.Bytes))
 	l.records = state.Subjects[l.data]
 	l.tail.broker = state.LastSeq
+	l.front.Store(state.FirstSeq)
 	l.term = 1
 	if l.kind == kindHome {
 		l.index = l.f.indexes.add()
@@ -226,7 +235,7 @@ func (l *store) recover(ctx context.Context) error {
 	}
 	if state.LastSeq >= max(state.FirstSeq, 1) {
 		low := max(state.FirstSeq, 1)
-		first, err := l.itemFrom(ctx, low, state.LastSeq)
+		first, lost, err := l.itemPast(ctx, low, state.LastSeq)
 		if err != nil {
 			return err
 		}
@@ -237,14 +246,27 @@ func (l *store) recover(ctx context.Context) error {
 		if err := l.walk(ctx, low, start, state.LastSeq); err != nil {
 			return err
 		}
+		l.passTrailing()
 		l.first = l.tail.Sequence + 1
 		if first != nil {
-			l.first = first.firstSequence()
+			// The damaged ones before it were not taken by retention.
+			l.first = first.firstSequence() - min(lost, first.firstSequence()-1)
 		}
 	}
 	l.durable = l.tail
 	l.lastStamp = l.tail.time
 	return nil
+}
+
+// passTrailing keeps the sequences of the damaged messages that a home ends with from
+// being given away a second time: each held one at most. A copy is sent its own again.
+func (l *store) passTrailing() {
+	if l.trailing == 0 || l.kind == kindCopy {
+		return
+	}
+	from := l.tail.Sequence + 1
+	l.tail.Sequence += l.trailing
+	l.lose(Range{from, l.tail.Sequence})
 }
 
 // scanStart is where reading back begins: a copy needs only its end, a home the ids
@@ -285,9 +307,13 @@ func (l *store) walk(ctx context.Context, first, start, last uint64) error {
 
 // recall takes one stored message into the log's state.
 func (l *store) recall(m *message) error {
+	if m.control == controlDamaged {
+		l.trailing += m.lost
+	}
 	if !m.hasPos {
 		return nil
 	}
+	l.trailing = 0
 	if l.kind == kindHome {
 		l.term = max(l.term, m.position.Term)
 		if m.position.Incarnation != l.incarnation {
@@ -302,7 +328,7 @@ func (l *store) recall(m *message) error {
 		}
 	}
 	if from := m.item.Sequence; data && l.tail.Sequence > 0 && from > l.tail.Sequence+1 && l.kind == kindHome {
-		l.log.Warn("sequences are missing; none was acknowledged unless the disk is damaged", "from", l.tail.Sequence+1, "to", from-1)
+		l.lose(Range{l.tail.Sequence + 1, from - 1})
 	}
 	if m.position.Sequence > 0 {
 		to := end{broker: l.tail.broker, position: m.position, time: m.item.Time, ledger: m.ledger}

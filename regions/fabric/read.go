@@ -5,10 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"domicile/api"
 )
@@ -47,8 +44,9 @@ func (f *Fabric) readFrom(ctx context.Context, l *store, from uint64, count, max
 			return true
 		}
 		m, err := l.decodeStored(fr)
-		if err != nil && bad == nil {
+		if err != nil {
 			bad = err
+			return true
 		}
 		out = append(out, m)
 		return false
@@ -62,36 +60,14 @@ func (f *Fabric) readFrom(ctx context.Context, l *store, from uint64, count, max
 	return out, nil
 }
 
-// readUpTo is readFrom for those who know that the log reaches to. A read that failed in
-// the broker looks like one that found nothing; it must not pass for the log's end.
+// readUpTo is readFrom for those who know that the log reaches to: with what the broker
+// holds and does not give out. An empty answer must not pass for the log's end.
 func (l *store) readUpTo(ctx context.Context, from, to uint64, count, maxBytes int) ([]*message, error) {
 	got, err := l.f.readFrom(ctx, l, from, count, maxBytes)
-	if err == nil && len(got) == 0 {
-		err = l.vacant(ctx, from, to)
-	}
-	return got, err
-}
-
-// vacant fails unless the broker itself counts everything from from to to as deleted.
-func (l *store) vacant(ctx context.Context, from, to uint64) error {
-	if from > to {
-		return nil
-	}
-	info, err := l.admin.Info(ctx, jetstream.WithDeletedDetails(true))
 	if err != nil {
-		return l.readFailed(err)
+		return nil, err
 	}
-	from, to = max(from, info.State.FirstSeq), min(to, info.State.LastSeq)
-	gone := uint64(0)
-	for _, seq := range info.State.Deleted {
-		if seq >= from && seq <= to {
-			gone++
-		}
-	}
-	if from > to || gone == to-from+1 {
-		return nil
-	}
-	return l.readFailed(fmt.Errorf("the broker holds messages from %d to %d and does not give them out", from, to))
+	return l.complete(ctx, got, from, to, count, maxBytes)
 }
 
 func (l *store) readFailed(err error) error {
@@ -121,16 +97,24 @@ func (l *store) decodeStored(fr frame) (*message, error) {
 	}
 	own := fr.header[:cut+2]
 	m, err := decode(own, fr.body, l.cfg.ID.Topic)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = l.f.hash.verify(m)
 	}
-	m.broker, m.header = seq, own
+	if err != nil {
+		m = &message{control: controlDamaged, lost: 1}
+	}
+	l.asStored(m, seq, own, fr.body)
+	return m, nil
+}
+
+// asStored tells a message its place at the broker.
+func (l *store) asStored(m *message, sequence uint64, header, body []byte) {
+	m.broker, m.header = sequence, header
 	subject := l.data
 	if m.control != "" {
 		subject = l.control
 	}
-	m.stored = storedSize(subject, own, fr.body) + 2 // the block's closing line
-	return m, nil
+	m.stored = storedSize(subject, header, body) + 2 // the block's closing line
 }
 
 // readAll reads every message from the broker's sequence from to to.

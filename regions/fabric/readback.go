@@ -58,10 +58,17 @@ func (l *store) closeOff(attempt int) ([]*message, error) {
 		return nil, err
 	}
 	found, err := l.f.readAll(ctx, l, l.tail.broker+1, marker)
-	if err == nil && uint64(len(found)) != marker-l.tail.broker {
-		err = fmt.Errorf("read %d messages back of %d", len(found), marker-l.tail.broker)
+	if n := messages(found); err == nil && n != marker-l.tail.broker {
+		err = fmt.Errorf("read %d messages back of %d", n, marker-l.tail.broker)
 	}
 	return found, err
+}
+
+func messages(found []*message) (n uint64) {
+	for _, m := range found {
+		n += max(1, m.lost)
+	}
+	return n
 }
 
 // appendMarker appends one control message at the very end of a log, wherever that is.
@@ -94,7 +101,7 @@ func (f *Fabric) appendOne(ctx context.Context, subject string, last uint64, hea
 		return ack{}, err
 	}
 	var got ack
-	head := append(append(expecting(nil, last), header...), "\r\n"...)
+	head := append(appendSum(append(expecting(nil, last), header...), header, body), "\r\n"...)
 	err = w.request(ctx, subject, head, body, func(fr frame) bool {
 		a, final := parseAck(fr)
 		if final {
@@ -128,6 +135,8 @@ func (l *store) match(burst []*entry, found []*message) (int, error) {
 			}
 			e.broker = m.broker
 			n++
+		case m.control == controlDamaged:
+			foreign = fmt.Sprintf("broker message %d is damaged", m.broker)
 		default:
 			foreign = fmt.Sprintf("broker message %d is not of this writer", m.broker)
 		}

@@ -46,19 +46,25 @@ func (r *reader) Next(ctx context.Context, limit regions.ReadLimit) ([]regions.I
 	count := min(max(limit.Records, 1), readMessages)
 	size := min(max(limit.Bytes, 1), readBytes)
 	for {
-		to := r.l.durableBroker()
-		if r.broker > to {
-			return nil, nil
+		d := r.l.durableEnd()
+		if r.broker > d.broker {
+			if r.after >= d.Sequence {
+				return nil, nil
+			}
+			// What the log ends with could not be believed.
+			it := r.missing(d.Sequence, regions.Item{Epoch: d.Epoch, Term: d.Term, Time: d.time})
+			r.after = it.Sequence
+			return []regions.Item{it}, nil
 		}
-		got, err := r.l.readUpTo(ctx, r.broker, to, count, size)
+		got, err := r.l.readUpTo(ctx, r.broker, d.broker, count, size)
 		if err != nil {
 			return nil, err
 		}
 		if len(got) == 0 {
-			r.broker = to + 1
-			return nil, nil
+			r.broker = d.broker + 1
+			continue
 		}
-		if items := r.take(got, to, count, size); len(items) > 0 {
+		if items := r.take(got, d.broker, count, size); len(items) > 0 {
 			return items, nil
 		}
 	}
@@ -96,7 +102,7 @@ func (r *reader) take(got []*message, to uint64, count, size int) []regions.Item
 func (r *reader) items(m *message) []regions.Item {
 	if m.control == controlSweep {
 		if m.to > r.after {
-			return []regions.Item{r.missing(regions.Expired, m.to, m)}
+			return []regions.Item{r.gap(regions.Expired, m.to, m.item)}
 		}
 		return nil
 	}
@@ -113,19 +119,24 @@ func (r *reader) items(m *message) []regions.Item {
 	if from == r.after+1 {
 		return []regions.Item{it}
 	}
-	// Retention takes from the front. A hole further in was never acknowledged: it
-	// lay beyond the durable end when the power went.
-	kind := regions.Void
-	r.l.mu.Lock()
-	if r.after+1 < r.l.first {
-		kind = regions.Expired
-	}
-	r.l.mu.Unlock()
-	return []regions.Item{r.missing(kind, from-1, m), it}
+	return []regions.Item{r.missing(from-1, m.item), it}
 }
 
-func (r *reader) missing(kind regions.GapKind, to uint64, m *message) regions.Item {
-	return regions.Item{Sequence: to, Epoch: m.position.Epoch, Term: m.position.Term, Time: m.item.Time,
+// missing is the gap up to sequence to. Retention takes from the front; a hole further
+// in is what the disk lost, whether anyone was told that it was stored or not.
+func (r *reader) missing(to uint64, like regions.Item) regions.Item {
+	r.l.mu.Lock()
+	expired := r.after+1 < r.l.first
+	r.l.mu.Unlock()
+	if expired {
+		return r.gap(regions.Expired, to, like)
+	}
+	r.l.lose(Range{r.after + 1, to})
+	return r.gap(regions.Damaged, to, like)
+}
+
+func (r *reader) gap(kind regions.GapKind, to uint64, like regions.Item) regions.Item {
+	return regions.Item{Sequence: to, Epoch: like.Epoch, Term: like.Term, Time: like.Time,
 		Gap: &regions.Gap{Kind: kind, From: r.after + 1, To: to}}
 }
 
@@ -191,17 +202,24 @@ func (l *store) find(ctx context.Context, d end, reached func(*message) bool) (u
 // itemFrom is the first item at or after a broker's sequence, nil if there is none up
 // to the end.
 func (l *store) itemFrom(ctx context.Context, from, to uint64) (*message, error) {
+	m, _, err := l.itemPast(ctx, from, to)
+	return m, err
+}
+
+// itemPast is itemFrom, with how many damaged messages lie before the item.
+func (l *store) itemPast(ctx context.Context, from, to uint64) (m *message, lost uint64, err error) {
 	for count := 1; from <= to; count = 64 {
 		got, err := l.readUpTo(ctx, from, to, count, readBytes)
 		if err != nil || len(got) == 0 {
-			return nil, err
+			return nil, lost, err
 		}
 		for _, m := range got {
 			if m.broker <= to && (m.control == "" || m.control == controlGap) {
-				return m, nil
+				return m, lost, nil
 			}
+			lost += m.lost
 		}
 		from = got[len(got)-1].broker + 1
 	}
-	return nil, nil
+	return nil, lost, nil
 }

@@ -287,7 +287,7 @@ func TestRA1_HooksSeeTheBarrier(t *testing.T) {
 	}
 }
 
-// A hole that is not retention's was never acknowledged; a reader says so and goes on.
+// A hole that is not retention's is what the disk lost; a reader says so and goes on.
 func TestR14d_HoleIsAGap(t *testing.T) {
 	f := fabrictest.Open(t)
 	l := fabrictest.Home(t, f, "orders@here")
@@ -302,7 +302,7 @@ func TestR14d_HoleIsAGap(t *testing.T) {
 		}
 	}
 	items := fabrictest.ReadAll(t, l, 0)
-	if len(items) != 9 || items[3].Gap == nil || items[3].Gap.Kind != regions.Void || items[3].Gap.From != 4 || items[3].Gap.To != 5 {
+	if len(items) != 9 || items[3].Gap == nil || items[3].Gap.Kind != regions.Damaged || items[3].Gap.From != 4 || items[3].Gap.To != 5 {
 		t.Fatalf("%d items, fourth %+v", len(items), items[3])
 	}
 }

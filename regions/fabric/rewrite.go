@@ -70,6 +70,9 @@ func (l *store) rewriteTail(ctx context.Context, clean uint64, sameBoot bool) er
 		return err
 	}
 	for _, m := range old {
+		if m.control == controlDamaged {
+			continue // it was not written anew; what it held may still be wanted
+		}
 		if err := l.admin.DeleteMsg(ctx, m.broker); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return err
 		}
@@ -86,7 +89,7 @@ func latest(old []*message) (keep []*message, twice bool) {
 	seen := map[uint64]bool{}
 	for _, m := range old {
 		switch m.control {
-		case controlOpen, controlBarrier:
+		case controlOpen, controlBarrier, controlDamaged:
 			continue
 		case "", controlGap:
 			if seen[m.position.Sequence] {
@@ -126,7 +129,7 @@ func (l *store) widen(ctx context.Context, cfg jetstream.StreamConfig, keep []*m
 func (l *store) again(ctx context.Context, last uint64, m *message) (uint64, error) {
 	var head []byte
 	for line := range bytes.SplitSeq(m.header, []byte("\r\n")) {
-		if !bytes.HasPrefix(line, ours) {
+		if !bytes.HasPrefix(line, ours) || bytes.HasPrefix(line, sumLine) {
 			continue
 		}
 		if l.kind == kindHome && bytes.HasPrefix(line, []byte(headerPosition+":")) {

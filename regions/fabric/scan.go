@@ -44,8 +44,9 @@ func (l *store) scan(ctx context.Context, from, to uint64, on func(*message) err
 		if err != nil {
 			return l.readFailed(err)
 		}
-		if len(got) == 0 {
-			return l.vacant(ctx, from, to)
+		brought := uint64(len(got))
+		if got, err = l.complete(ctx, got, from, to, scanMessages, readBytes); err != nil || len(got) == 0 {
+			return err
 		}
 		for _, m := range got {
 			if m.broker > to {
@@ -55,7 +56,7 @@ func (l *store) scan(ctx context.Context, from, to uint64, on func(*message) err
 				return err
 			}
 		}
-		delivered += uint64(len(got))
+		delivered += brought
 		from = got[len(got)-1].broker + 1
 	}
 	return nil
@@ -79,13 +80,15 @@ func (l *store) scanned(ctx context.Context, w *wire, name string, request []byt
 		}
 		var m *message
 		if err == nil {
-			m, err = decode(fr.header, nil, l.cfg.ID.Topic)
+			if m, err = decode(fr.header, nil, l.cfg.ID.Topic); err != nil {
+				m, err = &message{control: controlDamaged, lost: 1}, nil
+			}
 		}
 		if err != nil {
 			bad = err
 			return true
 		}
-		m.broker = seq
+		m.broker, m.checked = seq, unseen
 		got = append(got, m)
 		return len(got) == scanMessages
 	})

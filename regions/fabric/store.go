@@ -41,8 +41,12 @@ type store struct {
 	incarnation string // of a home; of a copy see end
 	term        uint64 // of a home's writer in this run
 
-	tail  end          // the writer's alone
-	bytes atomic.Int64 // in the stream, as the broker counts them
+	tail  end           // the writer's alone
+	bytes atomic.Int64  // in the stream, as the broker counts them
+	front atomic.Uint64 // the broker's first sequence; below it all is deleted
+
+	damage   damage
+	trailing uint64 // damaged messages at the end, while the log is read back
 
 	sweeping sync.Mutex // one sweep at a time
 
@@ -116,9 +120,14 @@ func (l *store) Changed(after uint64) <-chan struct{} {
 }
 
 func (l *store) durableBroker() uint64 {
+	d := l.durableEnd()
+	return d.broker
+}
+
+func (l *store) durableEnd() end {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.durable.broker
+	return l.durable
 }
 
 // advance moves the durable end; mu is held.
@@ -206,6 +215,8 @@ func (l *store) describe(h *LogHealth) {
 	defer l.mu.Unlock()
 	h.Open, h.Bytes, h.MaxBytes = true, uint64(max(0, l.bytes.Load())), l.cfg.MaxBytes
 	h.FullSince, h.Stopped = l.fullSince, l.stopped
+	h.Damage, h.Damaged = l.damage.get()
+	h.Damage = h.Damage[:min(len(h.Damage), 10)]
 }
 
 // watch puts an entry under its deadline; mu is held.

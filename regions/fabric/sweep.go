@@ -78,17 +78,25 @@ func (l *store) over(percent int64) int64 {
 // takes what is older than MaxAge, and the oldest of a log that nears MaxBytes, but
 // never past Safe. The range is in the log, durably, before anything is deleted.
 func (f *Fabric) Sweep(ctx context.Context, id api.LogID) (Swept, error) {
-	stream, err := streamName(id)
+	l, err := f.opened(id, "sweep")
 	if err != nil {
 		return Swept{}, err
 	}
-	f.mu.Lock()
-	l := f.logs[stream]
-	f.mu.Unlock()
-	if l == nil {
-		return Swept{}, &api.Error{Code: api.NotReady, Op: "sweep", Field: "log", Value: id.String(), Hint: "the log is not open"}
-	}
 	return l.sweep(ctx)
+}
+
+// opened is a log that is open in this run.
+func (f *Fabric) opened(id api.LogID, op string) (*store, error) {
+	stream, err := streamName(id)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l := f.logs[stream]; l != nil {
+		return l, nil
+	}
+	return nil, &api.Error{Code: api.NotReady, Op: op, Field: "log", Value: id.String(), Hint: "the log is not open"}
 }
 
 // cut is what a sweep is about to take: all broker messages below next.
@@ -114,6 +122,7 @@ func (l *store) sweep(ctx context.Context) (Swept, error) {
 	if err := l.admin.Purge(ctx, jetstream.WithPurgeSequence(c.next)); err != nil {
 		return Swept{}, l.readFailed(err)
 	}
+	l.front.Store(c.next)
 	l.bytes.Add(-c.Bytes)
 	l.setFirst(c.To+1, c.data)
 	// A purge may write the block it ends in anew: acknowledged records are on disk

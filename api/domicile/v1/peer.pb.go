@@ -1525,6 +1525,7 @@ type LedgerSum struct {
 	Purged        uint64                 `protobuf:"varint,4,opt,name=purged,proto3" json:"purged,omitempty"`
 	Erased        uint64                 `protobuf:"varint,5,opt,name=erased,proto3" json:"erased,omitempty"`
 	Void          uint64                 `protobuf:"varint,6,opt,name=void,proto3" json:"void,omitempty"`
+	Damaged       uint64                 `protobuf:"varint,7,opt,name=damaged,proto3" json:"damaged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1597,6 +1598,13 @@ func (x *LedgerSum) GetErased() uint64 {
 func (x *LedgerSum) GetVoid() uint64 {
 	if x != nil {
 		return x.Void
+	}
+	return 0
+}
+
+func (x *LedgerSum) GetDamaged() uint64 {
+	if x != nil {
+		return x.Damaged
 	}
 	return 0
 }
@@ -1729,14 +1737,15 @@ const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\arefused\x18\x06 \x01(\tR\arefused\x12\x14\n" +
 	"\x05field\x18\a \x01(\tR\x05field\x12\x12\n" +
 	"\x04hint\x18\b \x01(\tR\x04hint\x12(\n" +
-	"\x10retry_after_nano\x18\t \x01(\x03R\x0eretryAfterNano\"\xa1\x01\n" +
+	"\x10retry_after_nano\x18\t \x01(\x03R\x0eretryAfterNano\"\xbb\x01\n" +
 	"\tLedgerSum\x12\x1a\n" +
 	"\bmirrored\x18\x01 \x01(\x04R\bmirrored\x12\x1a\n" +
 	"\bwithheld\x18\x02 \x01(\x04R\bwithheld\x12\x18\n" +
 	"\aexpired\x18\x03 \x01(\x04R\aexpired\x12\x16\n" +
 	"\x06purged\x18\x04 \x01(\x04R\x06purged\x12\x16\n" +
 	"\x06erased\x18\x05 \x01(\x04R\x06erased\x12\x12\n" +
-	"\x04void\x18\x06 \x01(\x04R\x04void2\xa8\x02\n" +
+	"\x04void\x18\x06 \x01(\x04R\x04void\x12\x18\n" +
+	"\adamaged\x18\a \x01(\x04R\adamaged2\xa8\x02\n" +
 	"\vPeerService\x12>\n" +
 	"\x05Hello\x12\x19.domicile.v1.HelloRequest\x1a\x1a.domicile.v1.HelloResponse\x12H\n" +
 	"\aControl\x12\x1b.domicile.v1.ControlRequest\x1a\x1c.domicile.v1.ControlResponse(\x010\x01\x12H\n" +

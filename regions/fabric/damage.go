@@ -1,0 +1,132 @@
+package fabric
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Range is a row of a log's sequences, both ends included.
+type Range struct{ From, To uint64 }
+
+// maxRanges is how many ranges of damage a log keeps apart; more are only counted.
+const maxRanges = 1000
+
+// damage is what was found to be lost of a log, in this run.
+type damage struct {
+	mu     sync.Mutex
+	ranges []Range // by sequence, apart from each other
+	count  uint64  // sequences
+}
+
+// note adds a range and says how many of its sequences are new.
+func (d *damage) note(r Range) (added uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.ranges) >= maxRanges {
+		return 0
+	}
+	at, _ := slices.BinarySearchFunc(d.ranges, r, func(a, b Range) int {
+		switch {
+		case a.To < b.From:
+			return -1
+		case a.From > b.To:
+			return 1
+		}
+		return 0
+	})
+	whole, before, end := r, uint64(0), at
+	for ; end < len(d.ranges) && d.ranges[end].From <= r.To; end++ {
+		whole.From, whole.To = min(whole.From, d.ranges[end].From), max(whole.To, d.ranges[end].To)
+		before += d.ranges[end].To - d.ranges[end].From + 1
+	}
+	d.ranges = slices.Replace(d.ranges, at, end, whole)
+	added = whole.To - whole.From + 1 - before
+	d.count += added
+	return added
+}
+
+func (d *damage) get() (ranges []Range, count uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.ranges), d.count
+}
+
+// lose records that a range of the log's sequences is lost.
+func (l *store) lose(r Range) {
+	if added := l.damage.note(r); added > 0 {
+		l.log.Error("records are damaged or missing on this disk; readers and mirrors get a gap", "from", r.From, "to", r.To)
+	}
+}
+
+// complete puts into what was read from the broker, from its sequence from on, what it
+// holds and did not give out: records that are good in its files, and one message that
+// stands for each row that is not. What the broker counts as deleted stays out.
+func (l *store) complete(ctx context.Context, got []*message, from, to uint64, count, maxBytes int) ([]*message, error) {
+	from = max(from, l.front.Load())
+	holes := holesIn(got, from, to)
+	if len(holes) == 0 {
+		return got, nil
+	}
+	info, err := l.admin.Info(ctx, jetstream.WithDeletedDetails(true))
+	if err != nil {
+		return nil, l.readFailed(err)
+	}
+	var out []*message
+	for _, h := range holes {
+		for len(got) > 0 && got[0].broker < h.From {
+			out, got = append(out, got[0]), got[1:]
+		}
+		for _, kept := range undeleted(h, info.State.FirstSeq, info.State.LastSeq, info.State.Deleted) {
+			found, err := l.fromBlocks(ctx, kept.From, kept.To, count, maxBytes)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, found...)
+			if n := len(found); n > 0 && found[n-1].broker < kept.To {
+				return out, nil // the bounds are reached
+			}
+		}
+	}
+	return append(out, got...), nil
+}
+
+// holesIn is the rows of the broker's sequences that are missing before, between and,
+// if there is nothing, instead of messages.
+func holesIn(got []*message, from, to uint64) []Range {
+	var holes []Range
+	next := from
+	for _, m := range got {
+		if m.broker > next && next <= to {
+			holes = append(holes, Range{next, min(m.broker-1, to)})
+		}
+		next = m.broker + 1
+	}
+	if len(got) == 0 && from <= to {
+		holes = append(holes, Range{from, to})
+	}
+	return holes
+}
+
+// undeleted is the rows of a range that lie between first and last and are not deleted.
+func undeleted(r Range, first, last uint64, deleted []uint64) []Range {
+	var out []Range
+	next, end := max(r.From, first, 1), min(r.To, last)
+	at, _ := slices.BinarySearch(deleted, next)
+	for _, gone := range append(slices.Clone(deleted[at:]), math.MaxUint64) {
+		if next > end {
+			break
+		}
+		if gone > next {
+			out = append(out, Range{next, min(gone-1, end)})
+		}
+		if gone == math.MaxUint64 {
+			break
+		}
+		next = gone + 1
+	}
+	return out
+}

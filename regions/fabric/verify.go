@@ -1,0 +1,108 @@
+package fabric
+
+import (
+	"context"
+	"time"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// verifyRate is how many bytes per second an audit reads, at pace 1, so that it leaves
+// most of a disk to those who publish.
+const verifyRate = 64 << 20
+
+// Verified is what an audit found in a log. Nothing of any record is in it.
+type Verified struct {
+	Log         api.LogID
+	From, To    uint64  // sequences looked at; To 0: the log is empty
+	Records     uint64  // data records read and believed: Checked + WithoutSum
+	Checked     uint64  // those that match their checksum
+	WithoutSum  uint64  // those of store format 1: only the body was held against its hash
+	Damaged     uint64  // sequences whose records are damaged or missing
+	Ranges      []Range // of those, the first thousand
+	DamageKnown bool    // Ranges is all of it
+}
+
+// Verify reads a whole log from the disk and holds every record against its checksum, at
+// most 64 MiB a second. What it finds damaged is in Health too from then on. It ends
+// early, with an error, when ctx ends or a file can't be read.
+func (f *Fabric) Verify(ctx context.Context, id api.LogID) (Verified, error) {
+	v := Verified{Log: id, DamageKnown: true}
+	l, err := f.opened(id, "verify")
+	if err != nil {
+		return v, err
+	}
+	d := l.durableEnd()
+	l.mu.Lock()
+	v.From, v.To = max(l.first, 1), d.Sequence
+	l.mu.Unlock()
+	r := &reader{l: l, after: v.From - 1, broker: max(l.front.Load(), 1)}
+	for r.broker <= d.broker {
+		size, err := v.step(ctx, r, d.broker)
+		if err != nil {
+			return v, err
+		}
+		if err := f.rest(ctx, time.Duration(size)*time.Second/verifyRate); err != nil {
+			return v, err
+		}
+	}
+	if r.after < d.Sequence {
+		v.count(r.missing(d.Sequence, regions.Item{}), nil)
+	}
+	return v, nil
+}
+
+// step looks at one read's worth and says how many bytes that was.
+func (v *Verified) step(ctx context.Context, r *reader, to uint64) (size int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.l.f.cfg.Pace.Of(AppendDeadline))
+	defer cancel()
+	got, err := r.l.readUpTo(ctx, r.broker, to, readMessages, readBytes)
+	if err != nil {
+		return 0, err
+	}
+	if len(got) == 0 {
+		r.broker = to + 1
+	}
+	for _, m := range got {
+		r.broker = m.broker + 1
+		size += m.stored
+		if m.broker > to {
+			break
+		}
+		for _, it := range r.items(m) {
+			v.count(it, m)
+			r.after = it.Sequence
+		}
+	}
+	return size, nil
+}
+
+func (v *Verified) count(it regions.Item, m *message) {
+	switch {
+	case it.Gap != nil && it.Gap.Kind == regions.Damaged && (m == nil || it.Gap != m.item.Gap):
+		v.Damaged += it.Gap.Count()
+		if v.DamageKnown = len(v.Ranges) < maxRanges; v.DamageKnown {
+			v.Ranges = append(v.Ranges, Range{it.Gap.From, it.Gap.To})
+		}
+	case it.Gap != nil:
+	case m.checked == sumGood:
+		v.Records, v.Checked = v.Records+1, v.Checked+1
+	default:
+		v.Records, v.WithoutSum = v.Records+1, v.WithoutSum+1
+	}
+}
+
+// rest waits for d at the fabric's pace, or until someone ends it.
+func (f *Fabric) rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(f.cfg.Pace.Of(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-f.ctx.Done():
+		return shuttingDown()
+	}
+}
