@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"time"
 
 	"domicile/regions"
@@ -25,6 +26,8 @@ type Event struct {
 	Link  *LinkSample   `json:"link,omitempty"`
 	Step  *Step         `json:"step,omitempty"`
 	Gauge *Gauge        `json:"gauge,omitempty"`
+
+	Advice *Advice `json:"advice,omitempty"`
 }
 
 // Batch is what one reader got at once.
@@ -73,6 +76,12 @@ type LinkSample struct {
 	Reason  string        `json:"reason,omitempty"`
 	Heard   bool          `json:"heard"`      // in this run, ever
 	Silence time.Duration `json:"silence_ns"` // since then; without Heard it means nothing
+}
+
+// Advice is what a region told its operators that they may do.
+type Advice struct {
+	Region string   `json:"region"`
+	Lines  []string `json:"lines"`
 }
 
 // Gauge is one figure of one node: heap in bytes, goroutines, descriptors.
@@ -152,8 +161,8 @@ type Span struct {
 	From, To time.Duration
 }
 
-// Spans lists when steps of the given kinds were on, in the order of their begin.
-// What was never ended ends with the history.
+// Spans lists when steps of the given kinds were on, of all kinds without any, in the
+// order of their begin. What was never ended ends with the history.
 func (h *History) Spans(kinds ...StepKind) []Span {
 	var spans []Span
 	open := map[Step]int{}
@@ -161,7 +170,7 @@ func (h *History) Spans(kinds ...StepKind) []Span {
 	for i := range h.Events {
 		e := &h.Events[i]
 		last = max(last, e.At)
-		if e.Step == nil || !hasKind(kinds, e.Step.Kind) {
+		if e.Step == nil || len(kinds) > 0 && !slices.Contains(kinds, e.Step.Kind) {
 			continue
 		}
 		key := *e.Step
@@ -185,13 +194,4 @@ func (h *History) Spans(kinds ...StepKind) []Span {
 		}
 	}
 	return spans
-}
-
-func hasKind(kinds []StepKind, k StepKind) bool {
-	for _, kind := range kinds {
-		if kind == k {
-			return true
-		}
-	}
-	return false
 }

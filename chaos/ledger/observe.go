@@ -44,7 +44,7 @@ func (b *Book) Told(m *pb.LagResponse) {
 	}
 }
 
-// Linked notes what a region said of its links.
+// Linked notes what a region said of its links, and of what may be done.
 func (b *Book) Linked(m *pb.StatusResponse) {
 	for _, l := range m.GetLinks() {
 		s := &LinkSample{Region: m.GetRegion(), Peer: l.GetPeer(), Up: l.GetState() == "up", Known: l.GetState() != "unknown", Reason: l.GetReason()}
@@ -52,6 +52,9 @@ func (b *Book) Linked(m *pb.StatusResponse) {
 			s.Heard, s.Silence = true, time.Duration(m.GetNowUnixNano()-heard)
 		}
 		b.Note(Event{Link: s})
+	}
+	if len(m.GetAdvice()) > 0 {
+		b.Note(Event{Advice: &Advice{Region: m.GetRegion(), Lines: m.GetAdvice()}})
 	}
 }
 

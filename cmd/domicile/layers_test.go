@@ -26,7 +26,7 @@ var floors = [][]string{
 	{"policy", "regions/fabric", "regions/identity"},
 	{"regions/link", "api/client"},
 	{"gateway", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/ledger"},
-	{"gateway/door", "gateway/admin"},
+	{"gateway/door", "gateway/admin", "chaos/invariant"},
 	{"gateway/node"},
 	{"chaos/lab", "chaos/shop"},
 	{"chaos/demo", "chaos/field"},
