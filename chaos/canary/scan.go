@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -106,11 +107,13 @@ type scanner struct {
 	report  *Report
 	chunk   int
 	buffer  []byte // a chunk, and what a pattern that starts in it may reach into
+	zeros   []byte // as many
 }
 
 func newScanner(root string, tokens []string, chunk int) *scanner {
 	m := newMatcher(tokens)
-	return &scanner{root: root, matcher: m, chunk: chunk, buffer: make([]byte, chunk+m.longest), report: &Report{found: make([]uint32, len(tokens))}}
+	size := chunk + m.longest
+	return &scanner{root: root, matcher: m, chunk: chunk, buffer: make([]byte, size), zeros: make([]byte, size), report: &Report{found: make([]uint32, len(tokens))}}
 }
 
 func (s *scanner) entry(path string, d fs.DirEntry) error {
@@ -168,9 +171,11 @@ func (s *scanner) stream(file string, r io.Reader) error {
 		if !end {
 			starts = s.chunk
 		}
-		s.matcher.find(b, starts, func(at int, p pattern) {
-			s.report.add(Finding{File: file, Offset: base + int64(at), Form: p.form, Token: p.token})
-		})
+		if !bytes.Equal(b, s.zeros[:len(b)]) { // most of a disk's image is holes
+			s.matcher.find(b, starts, func(at int, p pattern) {
+				s.report.add(Finding{File: file, Offset: base + int64(at), Form: p.form, Token: p.token})
+			})
+		}
 		if end {
 			s.report.Files++
 			return nil

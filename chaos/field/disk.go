@@ -1,6 +1,7 @@
 package field
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +98,9 @@ func (f *Field) PowerCut(ctx context.Context, nodes ...*Node) error {
 	return nil
 }
 
+// Sync has the node's disk written out, as if the system had got round to it.
+func (n *Node) Sync(ctx context.Context) error { return run(ctx, "sync", "-f", n.disk.mount()) }
+
 // filler is the file that takes all the space of a disk.
 func (d *disk) filler() string { return filepath.Join(d.mount(), "filler") }
 
@@ -135,29 +139,38 @@ const (
 // Break makes system calls of a running node fail or take longer, until the returned
 // function is called. what is in the words of strace: error=EIO, delay_enter=200ms;
 // add when=1+10 to spare most of them. With path only calls on that file or folder.
-func (n *Node) Break(ctx context.Context, calls Calls, what, path string) (mend func() error, err error) {
+func (n *Node) Break(calls Calls, what, path string) (mend func() error, err error) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		return nil, errors.New("needs strace (package strace)")
 	}
-	args := []string{"-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=" + string(calls), "-e", "inject=" + string(calls) + ":" + what}
+	args := []string{"-f", "-o", os.DevNull, "-e", "trace=" + string(calls), "-e", "inject=" + string(calls) + ":" + what}
 	if path != "" {
 		args = append(args, "-P", path)
 	}
-	cmd := exec.CommandContext(ctx, "strace", append(args, "-p", strconv.Itoa(n.PID()))...)
+	cmd := exec.Command("strace", append(args, "-p", strconv.Itoa(n.PID()))...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	said, err := cmd.StderrPipe()
+	words, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	said := bufio.NewReader(words)
+	first, err := said.ReadString('\n')
+	if err != nil || !strings.Contains(first, "attached") {
+		_ = cmd.Process.Kill()
+		return nil, errors.Join(fmt.Errorf("strace: %s", strings.TrimSpace(first)), cmd.Wait())
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, said) // what it says of threads that come and go
+	}()
 	return func() error {
-		_ = cmd.Process.Signal(syscall.SIGINT) // strace lets go of the process
-		text, _ := io.ReadAll(said)
-		if err := cmd.Wait(); err != nil && len(text) > 0 {
-			return fmt.Errorf("strace: %w: %s", err, text)
-		}
+		_ = cmd.Process.Signal(syscall.SIGINT) // strace lets go of the process; an error: it has ended with it
+		<-drained
+		_ = cmd.Wait() // it ends by the signal, as asked
 		return nil
 	}, nil
 }

@@ -62,6 +62,9 @@ func missing() string {
 // Need skips a test that can't have a field here and says why.
 func Need(t testing.TB) {
 	t.Helper()
+	if raceDetector {
+		t.Skip("runs without the race detector: what it starts are other processes")
+	}
 	if why := missing(); why != "" {
 		t.Skip(why)
 	}

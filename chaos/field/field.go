@@ -49,8 +49,9 @@ type Options struct {
 	Pace regions.Pace
 	// DiskMiB is the size of each node's disk; 0: 128.
 	DiskMiB int
-	// Command is the program and arguments that run a node; nil: this test binary.
-	Command []string
+	// Break names a mechanism of every node that is off, NoBarrier, so that a check can
+	// be seen to fail.
+	Break string
 }
 
 // Field is a federation of processes. Its methods are for one goroutine, unless they
@@ -200,15 +201,31 @@ func (f *Field) Stop(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
+// Settle writes all disks out to their images. No node may run.
+func (f *Field) Settle(ctx context.Context) error {
+	err := f.unmount(ctx)
+	for _, n := range f.nodes {
+		err = errors.Join(err, n.disk.attach(ctx))
+	}
+	return err
+}
+
+func (f *Field) unmount(ctx context.Context) error {
+	var errs []error
+	for _, n := range f.nodes {
+		errs = append(errs, n.disk.unmount(ctx))
+	}
+	return errors.Join(errs...)
+}
+
 // Close kills what still runs, unmounts the disks and removes everything.
 func (f *Field) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	var errs []error
 	for _, n := range f.nodes {
 		n.Kill()
-		errs = append(errs, n.disk.unmount(ctx))
 	}
+	errs := []error{f.unmount(ctx)}
 	f.web.CloseIdleConnections()
 	if f.paths != nil {
 		errs = append(errs, f.paths.close(ctx))

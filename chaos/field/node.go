@@ -65,13 +65,10 @@ func (n *Node) Start() error {
 		return err
 	}
 	defer log.Close()
-	command := n.field.options.Command
-	if command == nil {
-		command = []string{"/proc/self/exe"}
-	}
-	p := &process{cmd: exec.Command(command[0], command[1:]...), done: make(chan struct{})}
+	p := &process{cmd: exec.Command("/proc/self/exe"), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = append(os.Environ(), nodeKey+"="+n.config(), hostKey+"="+n.Host, skewKey+"="+n.skew.String(),
+	p.cmd.Args[0] = "domicile-field-node"
+	p.cmd.Env = append(os.Environ(), nodeKey+"="+n.config(), hostKey+"="+n.Host, skewKey+"="+n.skew.String(), breakKey+"="+n.field.options.Break,
 		paceKey+"="+strconv.FormatFloat(float64(n.field.options.Pace), 'g', -1, 64))
 	// A test that dies leaves no node behind.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -12,15 +12,20 @@ import (
 
 	"domicile/gateway/node"
 	"domicile/regions"
+	"domicile/regions/fabric"
 )
 
 // What a child is told by its environment.
 const (
-	nodeKey = "DOMICILE_FIELD_NODE" // path of node.yaml: this process is a node
-	hostKey = "DOMICILE_FIELD_HOST" // the address it dials from
-	paceKey = "DOMICILE_FIELD_PACE" // regions.Pace
-	skewKey = "DOMICILE_FIELD_SKEW" // how far its clock is off, as a duration
+	nodeKey  = "DOMICILE_FIELD_NODE"  // path of node.yaml: this process is a node
+	hostKey  = "DOMICILE_FIELD_HOST"  // the address it dials from
+	paceKey  = "DOMICILE_FIELD_PACE"  // regions.Pace
+	skewKey  = "DOMICILE_FIELD_SKEW"  // how far its clock is off, as a duration
+	breakKey = "DOMICILE_FIELD_BREAK" // a mechanism that is off
 )
+
+// NoBarrier lets acks leave before their records are on disk.
+const NoBarrier = "no barrier"
 
 // closeWithin bounds a child's graceful stop.
 const closeWithin = 20 * time.Second
@@ -56,7 +61,8 @@ func serveNode(path string) error {
 	}
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(os.Getenv(hostKey))}}
 	n, err := node.New(c, f, node.Seams{Dev: true, Pace: regions.Pace(pace), Dial: dialer.DialContext, Logger: c.Log.Logger(),
-		Clock: &skewed{regions.NewSteadyClock(), skew}, Version: "field"})
+		Clock: &skewed{regions.NewSteadyClock(), skew}, Version: "field",
+		Hooks: node.Hooks{Fabric: fabric.Hooks{NoBarrier: os.Getenv(breakKey) == NoBarrier}}})
 	if err != nil {
 		return err
 	}

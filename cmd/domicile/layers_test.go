@@ -30,6 +30,7 @@ var floors = [][]string{
 	{"gateway/node"},
 	{"chaos/lab", "chaos/shop"},
 	{"chaos/demo", "chaos/field"},
+	{"chaos/schedule"},
 	{"cmd/domicile"},
 }
 

@@ -1,0 +1,108 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"domicile/chaos/canary"
+	"domicile/chaos/lab"
+	"domicile/chaos/ledger"
+	"domicile/regions"
+)
+
+// Verdict is what a run found.
+type Verdict struct {
+	Plan    Plan
+	History *ledger.History
+	Sum     *ledger.Sum
+	Tokens  int      // looked for on every disk
+	Scanned int64    // bytes of images, logs and configuration
+	Found   []string // everything that must not be
+}
+
+// Holds reports whether nothing was found.
+func (v *Verdict) Holds() bool { return len(v.Found) == 0 }
+
+// maxShown bounds what String lists.
+const maxShown = 20
+
+// String is the verdict for people: what was found, and how to see it again.
+func (v *Verdict) String() string {
+	var b strings.Builder
+	s := v.Sum
+	fmt.Fprintf(&b, "%d records: %d acknowledged (%d forwarded), %d refused, %d unknown of which %d are stored; %d copies; %d tokens in %.0f MB of images and files; %d found\n",
+		s.Records, s.Acked, s.Forwarded, s.Refused, s.Unknown, s.UnknownIn, s.Mirrored, v.Tokens, float64(v.Scanned)/1e6, len(v.Found))
+	for i, f := range v.Found {
+		if i == maxShown {
+			fmt.Fprintf(&b, "  and %d more\n", len(v.Found)-i)
+			break
+		}
+		b.WriteString("  " + f + "\n")
+	}
+	if !v.Holds() {
+		fmt.Fprintf(&b, "again: DOMICILE_CHAOS_SEED=%d\n", v.Plan.Seed)
+	}
+	return b.String() + v.Plan.String()
+}
+
+func (v *Verdict) found(format string, args ...any) {
+	v.Found = append(v.Found, fmt.Sprintf(format, args...))
+}
+
+// audit stops the federation and compares what is on its disks with what everybody
+// was told.
+func (r *run) audit(ctx context.Context) (*Verdict, error) {
+	stopping, cancel := context.WithTimeout(ctx, stopWithin)
+	defer cancel()
+	r.finding(r.field.Stop(stopping))
+	for _, n := range r.field.Nodes() {
+		n.Kill() // one that did not stop
+	}
+	if err := r.field.Settle(ctx); err != nil {
+		return nil, err
+	}
+	v := &Verdict{Plan: r.plan, History: r.book.History()}
+	var shelves []ledger.Shelf
+	for _, n := range r.field.Nodes() {
+		read, err := lab.Shelves(ctx, r.field.Federation, n.Region, n.Data())
+		r.finding(err)
+		shelves = append(shelves, read...)
+	}
+	v.Found = r.findings
+	v.Sum = ledger.Check(v.History.Entries(), ledger.Items(shelves))
+	for _, b := range v.Sum.Broken {
+		v.found("%s", b)
+	}
+	return v, r.scan(ctx, v)
+}
+
+// scan looks for every token in everything that each node wrote: the raw image of its
+// disk, where deleted blocks still are, the files on it, whose pieces may lie apart in
+// the image, and its log.
+func (r *run) scan(ctx context.Context, v *Verdict) error {
+	v.Tokens = r.tokens.Len()
+	home := map[string][]int{}
+	for _, e := range v.History.Entries() {
+		if e.Outcome == ledger.Acked && e.Residency != regions.GlobalResidency {
+			home[e.Region] = append(home[e.Region], r.held[e.ID]...)
+		}
+	}
+	for _, n := range r.field.Nodes() {
+		report, err := canary.Scan(ctx, n.Dir, r.tokens)
+		if err != nil {
+			return err
+		}
+		v.Scanned += report.Bytes
+		region, _ := r.field.Federation.Region(n.Region)
+		for _, f := range report.Findings {
+			if place := r.tokens.Place(f.Token); !strings.HasPrefix(place, region.Boundary+"/") {
+				v.found("canary: %s holds a token of %s: %s", n.Name, place, f)
+			}
+		}
+		if gone := report.Missing(home[n.Region]); len(gone) > 0 {
+			v.found("canary: %s: %d of %d tokens of acknowledged records are not on its disk", n.Name, len(gone), len(home[n.Region]))
+		}
+	}
+	return nil
+}

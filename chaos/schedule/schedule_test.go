@@ -1,0 +1,129 @@
+package schedule_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"domicile/chaos/field"
+	"domicile/chaos/ledger"
+	"domicile/chaos/schedule"
+)
+
+func TestMain(m *testing.M) {
+	field.Enter()
+	goleak.VerifyTestMain(m)
+}
+
+// span is how long faults go on in one schedule.
+const span = 8 * time.Second
+
+// seeds gives one seed after the other: the one that DOMICILE_CHAOS_SEED names, or
+// as many as DOMICILE_CHAOS_SCHEDULES says, or as many as there is time for in
+// DOMICILE_CHAOS_SHARE, or one.
+func seeds(t *testing.T) func(yield func(uint64) bool) {
+	number := func(name string) (uint64, bool) {
+		text := os.Getenv(name)
+		n, err := strconv.ParseUint(text, 10, 64)
+		if text != "" && err != nil {
+			t.Fatalf("%s=%s: write a number", name, text)
+		}
+		return n, text != ""
+	}
+	if seed, ok := number("DOMICILE_CHAOS_SEED"); ok {
+		return func(yield func(uint64) bool) { yield(seed) }
+	}
+	most, counted := number("DOMICILE_CHAOS_SCHEDULES")
+	share, err := time.ParseDuration(os.Getenv("DOMICILE_CHAOS_SHARE"))
+	if err != nil && os.Getenv("DOMICILE_CHAOS_SHARE") != "" {
+		t.Fatalf("DOMICILE_CHAOS_SHARE: %v", err)
+	}
+	if !counted && share == 0 {
+		most, counted = 1, true
+	}
+	start := time.Now()
+	return func(yield func(uint64) bool) {
+		var longest time.Duration
+		for n := uint64(0); (!counted || n < most) && (share == 0 || time.Since(start)+longest < share); n++ {
+			begin := time.Now()
+			if !yield(uint64(rand.Uint32())) {
+				return
+			}
+			longest = max(longest, time.Since(begin))
+		}
+	}
+}
+
+// RA1, RA5, R14a, R14b, RD3: whatever happens to processes, disks, links and clocks,
+// every acknowledged record is where it was acknowledged, once and in order, every
+// copy is complete in the end, and no resident byte is on a disk outside its boundary.
+func TestRA1_SchedulesOfFaultsLoseNothing(t *testing.T) {
+	field.Need(t)
+	for seed := range seeds(t) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			v, err := schedule.Run(t.Context(), schedule.Options{Parent: t.TempDir()}, func(s schedule.Shape) schedule.Plan {
+				return schedule.Generate(seed, s, span)
+			})
+			if err != nil {
+				t.Fatalf("DOMICILE_CHAOS_SEED=%d: %v", seed, err)
+			}
+			t.Log(v)
+			if !v.Holds() {
+				t.Fail()
+			}
+			if v.Sum.Acked == 0 || v.Sum.Mirrored == 0 {
+				t.Error("nothing was acknowledged or mirrored: the schedule proves nothing")
+			}
+		})
+	}
+}
+
+// The same with the sync before the ack left out: power cuts must lose records, or
+// the schedules prove nothing.
+func TestRA1_AMissingSyncIsFound(t *testing.T) {
+	field.Need(t)
+	v, err := schedule.Run(t.Context(), schedule.Options{Parent: t.TempDir(), Break: field.NoBarrier, Patience: 10 * time.Second}, func(s schedule.Shape) schedule.Plan {
+		p := schedule.Plan{Span: 6 * time.Second}
+		for i, name := range []string{"eu-west", "us-east", "ap-south"} {
+			p.Steps = append(p.Steps, schedule.Step{At: time.Duration(i+1) * time.Second, For: 100 * time.Millisecond, Kind: ledger.PowerCut, Nodes: s.Regions[name]})
+		}
+		return p
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(v)
+	if v.Holds() || v.Sum.Lost == 0 {
+		t.Error("no record is lost without the barrier: the schedules can't see a missing sync")
+	}
+}
+
+func TestPlan_ASeedIsAPlan(t *testing.T) {
+	shape := schedule.Shape{Regions: map[string][]string{"a": {"a.a", "a.b", "a.c"}, "b": {"b"}, "c": {"c"}}}
+	seen := map[ledger.StepKind]bool{}
+	for seed := range uint64(200) {
+		p := schedule.Generate(seed, shape, span)
+		if again := schedule.Generate(seed, shape, span); again.String() != p.String() {
+			t.Fatalf("seed %d makes two plans:\n%s%s", seed, p, again)
+		}
+		if len(p.Steps) == 0 {
+			t.Errorf("seed %d strikes nothing", seed)
+		}
+		for _, s := range p.Steps {
+			seen[s.Kind] = true
+			if s.At < 0 || s.For <= 0 || s.At+s.For > span {
+				t.Errorf("seed %d: %s at %s", seed, s, s.At)
+			}
+			if (s.From == "") != (len(s.Nodes) > 0) || s.From != "" && s.From == s.To {
+				t.Errorf("seed %d: %s strikes nobody", seed, s)
+			}
+		}
+	}
+	if len(seen) != 10 {
+		t.Errorf("200 seeds make only %v", seen)
+	}
+}

@@ -1,0 +1,166 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"domicile/chaos/field"
+	"domicile/chaos/ledger"
+)
+
+// healWithin bounds the healing of one fault.
+const healWithin = 30 * time.Second
+
+// strike carries out the steps: those on links and those on nodes side by side, each
+// lane one after the other. When it returns everything is healed that can be healed
+// without waiting, and every node was started again.
+func (r *run) strike(ctx context.Context) error {
+	start := time.Now()
+	lanes := map[bool][]Step{}
+	for _, s := range r.plan.Steps {
+		onLink := s.From != ""
+		lanes[onLink] = append(lanes[onLink], s)
+	}
+	var work sync.WaitGroup
+	errs := make(chan error, len(lanes))
+	for _, lane := range lanes {
+		work.Go(func() {
+			for _, s := range lane {
+				if err := pass(ctx, time.Until(start.Add(s.At))); err != nil {
+					errs <- err
+					return
+				}
+				if err := r.fault(ctx, s); err != nil {
+					errs <- fmt.Errorf("%s: %w", s, err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+	close(errs)
+	var all []error
+	for err := range errs {
+		all = append(all, err)
+	}
+	if err := errors.Join(all...); err != nil {
+		return err
+	}
+	return pass(ctx, time.Until(start.Add(r.plan.Span)))
+}
+
+// pass lets d go by.
+func pass(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// fault is one step from its begin to its end.
+func (r *run) fault(ctx context.Context, s Step) error {
+	heal, err := r.begin(ctx, s)
+	if err != nil {
+		return err
+	}
+	ends := r.note(s)
+	err = pass(ctx, s.For)
+	healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), healWithin)
+	defer cancel()
+	err = errors.Join(err, heal(healing))
+	for _, end := range ends {
+		end()
+	}
+	return err
+}
+
+// note writes the step into the history, and returns what writes its end.
+func (r *run) note(s Step) (ends []func()) {
+	if s.From != "" {
+		return []func(){r.book.During(ledger.Step{Kind: s.Kind, Region: s.From, Peer: s.To, Value: string(s.Loss)})}
+	}
+	for _, name := range s.Nodes {
+		n := r.field.Node(name)
+		step := ledger.Step{Kind: s.Kind, Region: n.Region, Node: n.Gateway}
+		if s.Skew != 0 {
+			step.Value = s.Skew.String()
+		}
+		ends = append(ends, r.book.During(step))
+	}
+	return ends
+}
+
+// begin does what the step says and returns how it ends.
+func (r *run) begin(ctx context.Context, s Step) (heal func(context.Context) error, err error) {
+	var nodes []*field.Node
+	for _, name := range s.Nodes {
+		nodes = append(nodes, r.field.Node(name))
+	}
+	again := func(context.Context) error { return startAll(nodes) }
+	switch s.Kind {
+	case ledger.Cut, ledger.CutOneWay:
+		return r.cut(ctx, s)
+	case ledger.Kill:
+		for _, n := range nodes {
+			n.Kill()
+		}
+		return again, nil
+	case ledger.PowerCut:
+		return again, r.field.PowerCut(ctx, nodes...)
+	case ledger.Pause:
+		return func(context.Context) error { return nodes[0].Resume() }, nodes[0].Pause()
+	case ledger.Stop:
+		return again, nodes[0].Stop(ctx)
+	case ledger.ClockStep:
+		nodes[0].Kill()
+		nodes[0].Skew(s.Skew)
+		return restart(nodes[0], func() error { nodes[0].Skew(0); return nil }), nodes[0].Start()
+	case ledger.DiskFull:
+		return restart(nodes[0], nodes[0].FreeDisk), nodes[0].FillDisk()
+	case ledger.DiskError, ledger.SlowDisk:
+		what := "error=EIO"
+		if s.Kind == ledger.SlowDisk {
+			what = "delay_enter=200ms"
+		}
+		mend, err := nodes[0].Break(field.Syncs, what, "")
+		return restart(nodes[0], mend), err
+	}
+	return nil, fmt.Errorf("nobody knows how to do %q", s.Kind)
+}
+
+// restart mends what is broken and gives the node a new start.
+func restart(n *field.Node, mend func() error) func(context.Context) error {
+	return func(context.Context) error {
+		err := mend()
+		n.Kill()
+		return errors.Join(err, n.Start())
+	}
+}
+
+func startAll(nodes []*field.Node) error {
+	var errs []error
+	for _, n := range nodes {
+		errs = append(errs, n.Start())
+	}
+	return errors.Join(errs...)
+}
+
+// cut cuts for as long as the step lasts; it ends in the kernel, whoever lives then.
+func (r *run) cut(ctx context.Context, s Step) (heal func(context.Context) error, err error) {
+	for _, from := range r.field.Of(s.From) {
+		for _, to := range r.field.Of(s.To) {
+			err = errors.Join(err, r.field.Cut(ctx, from, to, s.Loss, s.For))
+			if s.Kind == ledger.Cut {
+				err = errors.Join(err, r.field.Cut(ctx, to, from, s.Loss, s.For))
+			}
+		}
+	}
+	return func(context.Context) error { return nil }, err
+}
