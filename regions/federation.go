@@ -117,14 +117,17 @@ func (s *state) home(log api.LogID) (string, api.Epoch, bool) {
 // Targets lists the regions that get a copy of a log, by the manifest alone and
 // leaving out regions without a link to its home: policy decides per record.
 func (f *Federation) Targets(log api.LogID) []string {
-	now := f.now.Load()
-	home, _, ok := now.home(log)
+	return f.now.Load().targets(log)
+}
+
+func (s *state) targets(log api.LogID) []string {
+	home, _, ok := s.home(log)
 	if !ok {
 		return nil
 	}
 	var targets []string
-	for _, r := range now.topics[log.Topic].Mirror {
-		if r != home && slices.Contains(now.links[home], r) {
+	for _, r := range s.topics[log.Topic].Mirror {
+		if r != home && slices.Contains(s.links[home], r) {
 			targets = append(targets, r)
 		}
 	}

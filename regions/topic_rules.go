@@ -25,6 +25,12 @@ func (t *Topic) complete(f *state) error {
 	if err := t.checkLater(field); err != nil {
 		return err
 	}
+	if t.Hold && len(t.Mirror) == 0 {
+		return bad(field("hold"), "true", "nobody gets copies, so there is nothing to wait for: give the topic a mirror list")
+	}
+	if err := t.Quota.Check(field("quota")); err != nil {
+		return err
+	}
 	return t.checkOnHomeLoss(field)
 }
 
@@ -133,9 +139,6 @@ func (t *Topic) checkLater(field func(string) string) error {
 	default:
 		return bad(field("failover.mode"), t.Failover.Mode, "the modes are never, manual and automatic")
 	}
-	if t.Hold {
-		return notYet(field("hold"), "true", "this version's retention never waits for a mirror")
-	}
 	return nil
 }
 
@@ -178,6 +181,11 @@ func (t *Topic) Fields() map[string]string {
 		"durability":          t.Durability,
 		"batch":               fmt.Sprintf("%d/%d/%s", t.Batch.Records, t.Batch.Bytes, t.Batch.Linger),
 		"route":               t.Route, "hold": fmt.Sprint(t.Hold), "failover.mode": t.Failover.Mode,
+	}
+	// Written only where it is used: a binary that does not know it still agrees on all
+	// other topics.
+	if !t.Quota.None() {
+		f["quota"] = fmt.Sprintf("%d records/s, %d bytes/s", t.Quota.Records, t.Quota.Bytes)
 	}
 	if o := t.OnHomeLoss; o != nil {
 		f["on_home_loss.producers"] = o.Producers
