@@ -81,7 +81,15 @@ func (g *Gate) Current() *Generation { return g.current.Load().gen }
 // the error (NotReady) says how many passes are still out; calling it again with the
 // same generation waits on.
 func (g *Gate) Activate(ctx context.Context, next *Generation) error {
-	older, err := g.flip(next)
+	return g.Adopt(ctx, next, nil)
+}
+
+// Adopt is Activate for a generation that was judged for another manifest: manifest is
+// put in force with it, in one step, for everyone who holds the gate's federation. The
+// generation may then have the serial and the contents of the active one. nil: the
+// manifest in force stays.
+func (g *Gate) Adopt(ctx context.Context, next *Generation, manifest *regions.Federation) error {
+	older, err := g.flip(next, manifest)
 	if err != nil {
 		return err
 	}
@@ -101,14 +109,20 @@ func (g *Gate) Activate(ctx context.Context, next *Generation) error {
 }
 
 // flip stores the generation and returns those whose passes are still to be waited for.
-func (g *Gate) flip(next *Generation) ([]*held, error) {
+func (g *Gate) flip(next *Generation, manifest *regions.Federation) ([]*held, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	old := g.current.Load()
-	if err := g.checkNext(old.gen, next); err != nil {
+	if manifest == nil {
+		manifest = g.federation
+	}
+	if err := checkNext(old.gen, next, manifest); err != nil {
 		return nil, err
 	}
-	if old.gen == nil || old.gen.Serial != next.Serial {
+	if old.gen == nil || old.gen.Serial != next.Serial || old.gen.manifest != next.manifest {
+		if manifest != g.federation {
+			g.federation.Replace(manifest)
+		}
 		g.current.Store(hold(next))
 		old.retired.Store(true)
 		// Enter counts itself in before it looks at current again, so a pass that
@@ -122,14 +136,19 @@ func (g *Gate) flip(next *Generation) ([]*held, error) {
 	return append([]*held(nil), g.older...), nil
 }
 
-func (g *Gate) checkNext(now, next *Generation) error {
+// Check is what Adopt would refuse.
+func (g *Gate) Check(next *Generation, manifest *regions.Federation) error {
+	return checkNext(g.Current(), next, manifest)
+}
+
+func checkNext(now, next *Generation, manifest *regions.Federation) error {
 	refuse := func(field, value, hint string) error {
 		return &api.Error{Code: api.ConfigInvalid, Op: "activate policy", Field: field, Value: value, Hint: hint}
 	}
 	switch {
 	case next == nil:
 		return refuse("policy", "", "there is no generation to activate")
-	case next.manifest != g.federation.Digest():
+	case next.manifest != manifest.Digest():
 		return refuse("manifest", next.manifest, "the policy was judged for another manifest: load it again")
 	case now == nil:
 		return nil

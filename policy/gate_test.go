@@ -150,3 +150,35 @@ func waitFor(t *testing.T, ok func() bool) {
 		}
 	}
 }
+
+// TestAdopt_PutsPolicyAndManifestInForceTogether: a generation judged for another
+// manifest comes with it or not at all, also when serial and rules are the same.
+func TestAdopt_PutsPolicyAndManifestInForceTogether(t *testing.T) {
+	f := federation(t)
+	next := federationOf(t, strings.Replace(manifestText, "    mirror: [all]\n", "    mirror: [us-east]\n", 1))
+	g := gate(t, f, "eu-west", policy.Hooks{}, build(t, f, 2, "aaaaaaaa", allowAll(f)))
+	before := f.Digest()
+	for name, bad := range map[string]*policy.Generation{
+		"of the old manifest":  build(t, f, 3, "bbbbbbbb", allowAll(f)),
+		"of a lower serial":    build(t, next, 1, "cccccccc", allowAll(next)),
+		"with other contents":  build(t, next, 2, "dddddddd", allowAll(next)),
+		"without a generation": nil,
+	} {
+		if err := g.Adopt(context.Background(), bad, next); api.CodeOf(err) != api.ConfigInvalid || g.Check(bad, next) == nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if f.Digest() != before || g.Current().Serial != 2 {
+		t.Fatal("a refusal changed something")
+	}
+	same := build(t, next, 2, "aaaaaaaa", allowAll(next))
+	if err := g.Adopt(context.Background(), same, next); err != nil {
+		t.Fatal(err)
+	}
+	if f.Digest() != next.Digest() || g.Current() != same {
+		t.Fatalf("manifest %s, want %s; generation adopted: %v", f.Digest(), next.Digest(), g.Current() == same)
+	}
+	if err := g.Activate(context.Background(), build(t, f, 3, "eeeeeeee", allowAll(f))); err != nil {
+		t.Fatalf("a later policy for the new manifest: %v", err)
+	}
+}
