@@ -23,8 +23,8 @@ type Topic struct {
 	Durability string      `yaml:"durability"` // "disk"
 	Batch      Batch       `yaml:"batch"`
 	Route      string      `yaml:"route"` // "home"
-	Hold       bool        `yaml:"hold"`       // retention waits until every copy has the record, at the latest until max_bytes
-	Quota      Quota       `yaml:"quota"`      // of publishes at each door
+	Hold       bool        `yaml:"hold"`  // retention waits until every copy has the record, at the latest until max_bytes
+	Quota      Quota       `yaml:"quota"` // of publishes at each door
 	Failover   Failover    `yaml:"failover"`
 	OnHomeLoss *OnHomeLoss `yaml:"on_home_loss"`
 }

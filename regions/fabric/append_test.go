@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if runChild() {
+	if runChild() || runActChild() {
 		return
 	}
 	goleak.VerifyTestMain(m)

@@ -62,7 +62,7 @@ func (l *store) encode(burst []*entry) *batch {
 			continue
 		}
 		size := storedSize(l.subject(e), header, e.item.Record.Body)
-		room := l.cfg.MaxBytes
+		room := l.bounds().MaxBytes
 		if e.sweep != nil {
 			room += headroom
 		}

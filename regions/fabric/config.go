@@ -55,6 +55,8 @@ type Hooks struct {
 	DropAck func(log api.LogID) bool
 	// Wire wraps the writers' connection to the broker; it may hold back what passes.
 	Wire func(net.Conn) net.Conn
+	// Step is told of each step of a purge or a deletion once it is done.
+	Step func(step string)
 	// BootID replaces the kernel's boot id.
 	BootID string
 }
@@ -97,4 +99,7 @@ type LogConfig struct {
 	// mirrors that count have on disk. Which mirrors count (hold, absence) is the
 	// caller's rule. nil: everything may be taken. It must not block.
 	Safe func() uint64
+	// Waits says for whom Safe holds records back, for the refusal of a full log; nil or
+	// "": nobody. It must not block.
+	Waits func() string
 }

@@ -114,6 +114,9 @@ func (f *Fabric) start(ctx context.Context, spare int64, last run) (err error) {
 	if f.broker, err = startBroker(ctx, &f.cfg, f.cfg.MaxStore+spare); err != nil {
 		return err
 	}
+	if err := f.finishDeletions(ctx); err != nil {
+		return err
+	}
 	if err := f.checkStreams(ctx); err != nil || last.State == runClean {
 		return err
 	}
@@ -191,7 +194,7 @@ func (f *Fabric) checkStreams(ctx context.Context) error {
 		return fmt.Errorf("list streams: %w", err)
 	}
 	for stream, e := range f.known {
-		if !have[stream] {
+		if !have[stream] && e.State == "" {
 			return refuse("logs", e.Log, "the store's own list holds this log, but its data is gone: restore the data directory from a backup; it is never made anew", nil)
 		}
 	}

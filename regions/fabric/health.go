@@ -58,6 +58,9 @@ func (f *Fabric) Health() Health {
 	known, logs := maps.Clone(f.known), maps.Clone(f.logs)
 	f.mu.Unlock()
 	for stream, e := range known {
+		if e.State != "" {
+			continue
+		}
 		lh := LogHealth{Log: e.Log, Kind: e.Kind}
 		if l := logs[stream]; l != nil {
 			l.describe(&lh)

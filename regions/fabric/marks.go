@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"domicile/api"
 )
@@ -59,6 +60,10 @@ type logEntry struct {
 	Log         string `json:"log"`
 	Kind        string `json:"kind"`
 	Incarnation string `json:"incarnation"`
+	// Of a log that was deleted, or is about to be.
+	State string    `json:"state,omitempty"`
+	Last  uint64    `json:"last,omitempty"` // its last sequence
+	At    time.Time `json:"at,omitzero"`
 }
 
 func newID() (string, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -73,6 +72,9 @@ func (f *Fabric) openLog(ctx context.Context, cfg LogConfig, kind string) (*stor
 	}
 	delete(f.clean, stream)
 	f.logs[stream] = l
+	if l.purgedTo() >= l.first {
+		f.kickSweep() // a purge that was decided and not carried out
+	}
 	return l, nil
 }
 
@@ -117,19 +119,29 @@ func (l *store) streamConfig(incarnation string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: l.stream, Subjects: []string{l.data, l.control},
 		Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy,
-		Discard: jetstream.DiscardNew, MaxBytes: l.cfg.MaxBytes + headroom,
+		Discard: jetstream.DiscardNew, MaxBytes: Need(l.bounds().MaxBytes),
 		MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1, Replicas: 1,
 		AllowDirect: true, AllowBatchPublish: true, Duplicates: 100 * time.Millisecond,
-		Metadata: map[string]string{metaFormat: fmt.Sprint(formatVersion), metaLog: l.cfg.ID.String(),
-			metaKind: l.kind, metaIncarnation: incarnation},
+		Metadata: l.notes(incarnation),
 	}
+}
+
+func (l *store) notes(incarnation string) map[string]string {
+	meta := map[string]string{metaFormat: fmt.Sprint(formatVersion), metaLog: l.cfg.ID.String(),
+		metaKind: l.kind, metaIncarnation: incarnation}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.purged) > 0 {
+		meta[metaPurged] = formatSpans(l.purged)
+	}
+	return meta
 }
 
 func (l *store) create(ctx context.Context) error {
 	l.f.mu.Lock()
-	_, known := l.f.known[l.stream]
+	entry, known := l.f.known[l.stream]
 	l.f.mu.Unlock()
-	if known {
+	if known && entry.State != stateDeleted {
 		return refuse("logs", l.cfg.ID.String(), "the store's own list holds this log, but its data is gone: restore the data directory from a backup; it is never made anew", nil)
 	}
 	incarnation, err := newID()
@@ -137,14 +149,9 @@ func (l *store) create(ctx context.Context) error {
 		return err
 	}
 	if l.admin, err = l.f.broker.js.CreateStream(ctx, l.streamConfig(incarnation)); err != nil {
-		var e *jetstream.APIError
-		if errors.As(err, &e) && e.ErrorCode == 10047 {
-			return refuse("store.max_bytes", fmt.Sprint(l.f.cfg.MaxStore), fmt.Sprintf(
-				"the logs' max_bytes do not fit in what the store may use: this one needs %d more", l.cfg.MaxBytes+headroom), nil)
-		}
-		return fmt.Errorf("create stream of %s: %w", l.cfg.ID, err)
+		return l.f.noRoom(ctx, l.cfg.ID, Need(l.cfg.MaxBytes), err)
 	}
-	l.incarnation = incarnation
+	l.incarnation, l.reserved = incarnation, Need(l.cfg.MaxBytes)
 	return l.list(ctx)
 }
 
@@ -154,16 +161,12 @@ func (l *store) list(ctx context.Context) error {
 		return err
 	}
 	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	if _, ok := l.f.known[l.stream]; ok {
+	e, ok := l.f.known[l.stream]
+	l.f.mu.Unlock()
+	if ok && e.State == "" {
 		return nil
 	}
-	l.f.known[l.stream] = logEntry{Log: l.cfg.ID.String(), Kind: l.kind, Incarnation: l.incarnation}
-	if err := writeJSON(filepath.Join(l.f.cfg.Dir, logsFile), l.f.known); err != nil {
-		delete(l.f.known, l.stream)
-		return fmt.Errorf("write list of logs: %w", err)
-	}
-	return nil
+	return l.f.enter(l.stream, logEntry{Log: l.cfg.ID.String(), Kind: l.kind, Incarnation: l.incarnation})
 }
 
 // adopt takes up a stream that is there: ours in kind, format and incarnation, or not
@@ -185,11 +188,14 @@ func (l *store) adopt(ctx context.Context) error {
 		return refuse("incarnation", meta[metaIncarnation], "the stream is another incarnation than the store's list holds: restore the data directory from a backup", nil)
 	}
 	l.incarnation = meta[metaIncarnation]
-	if want := l.streamConfig(l.incarnation); have.MaxBytes != want.MaxBytes {
-		var err error
-		if l.admin, err = l.f.broker.js.UpdateStream(ctx, want); err != nil {
-			return fmt.Errorf("change bounds of %s: %w", l.cfg.ID, err)
-		}
+	var err error
+	if l.purged, err = parseSpans(meta[metaPurged]); err != nil {
+		return refuse("log", l.cfg.ID.String(), "the stream's own notes are unreadable: restore the data directory from a backup", err)
+	}
+	l.reserved, l.noted = have.MaxBytes, meta[metaPurged]
+	l.bytes.Store(int64(l.admin.CachedInfo().State.Bytes))
+	if err := l.fitStream(ctx); err != nil {
+		return err
 	}
 	return l.list(ctx)
 }

@@ -52,9 +52,9 @@ func (r *reader) Next(ctx context.Context, limit regions.ReadLimit) ([]regions.I
 				return nil, nil
 			}
 			// What the log ends with could not be believed.
-			it := r.missing(d.Sequence, regions.Item{Epoch: d.Epoch, Term: d.Term, Time: d.time})
-			r.after = it.Sequence
-			return []regions.Item{it}, nil
+			lost := r.missing(d.Sequence, regions.Item{Epoch: d.Epoch, Term: d.Term, Time: d.time})
+			r.after = d.Sequence
+			return lost, nil
 		}
 		got, err := r.l.readUpTo(ctx, r.broker, d.broker, count, size)
 		if err != nil {
@@ -102,12 +102,12 @@ func (r *reader) take(got []*message, to uint64, count, size int) []regions.Item
 func (r *reader) items(m *message) []regions.Item {
 	if m.control == controlSweep {
 		if m.to > r.after {
-			return []regions.Item{r.gap(regions.Expired, m.to, m.item)}
+			return r.gaps(regions.Expired, m.to, m.item)
 		}
 		return nil
 	}
-	if m.control != "" && m.control != controlGap || m.position.Sequence <= r.after {
-		return nil
+	if m.control != "" && m.control != controlGap || m.position.Sequence <= r.after || m.position.Sequence <= r.l.purgedTo() {
+		return nil // of a purge that is under way, too: it is decided
 	}
 	it := m.item
 	from := it.Sequence
@@ -119,25 +119,35 @@ func (r *reader) items(m *message) []regions.Item {
 	if from == r.after+1 {
 		return []regions.Item{it}
 	}
-	return []regions.Item{r.missing(from-1, m.item), it}
+	return append(r.missing(from-1, m.item), it)
 }
 
-// missing is the gap up to sequence to. Retention takes from the front; a hole further
-// in is what the disk lost, whether anyone was told that it was stored or not.
-func (r *reader) missing(to uint64, like regions.Item) regions.Item {
+// missing is what stands for the sequences up to to. Retention takes from the front; a
+// hole further in is what the disk lost, whether anyone was told that it was stored or
+// not.
+func (r *reader) missing(to uint64, like regions.Item) []regions.Item {
+	purged := r.l.purgedTo()
 	r.l.mu.Lock()
-	expired := r.after+1 < r.l.first
+	front := r.after+1 < max(r.l.first, purged+1)
 	r.l.mu.Unlock()
-	if expired {
-		return r.gap(regions.Expired, to, like)
+	if front {
+		return r.gaps(regions.Expired, to, like)
 	}
 	r.l.lose(Range{r.after + 1, to})
-	return r.gap(regions.Damaged, to, like)
+	return r.gaps(regions.Damaged, to, like)
 }
 
-func (r *reader) gap(kind regions.GapKind, to uint64, like regions.Item) regions.Item {
-	return regions.Item{Sequence: to, Epoch: like.Epoch, Term: like.Term, Time: like.Time,
-		Gap: &regions.Gap{Kind: kind, From: r.after + 1, To: to}}
+// gaps types what is missing: purged where an operator took it, of the kind given
+// elsewhere.
+func (r *reader) gaps(kind regions.GapKind, to uint64, like regions.Item) []regions.Item {
+	r.l.mu.Lock()
+	gaps := split(r.l.purged, r.after+1, to, kind)
+	r.l.mu.Unlock()
+	items := make([]regions.Item, len(gaps))
+	for i := range gaps {
+		items[i] = regions.Item{Sequence: gaps[i].To, Epoch: like.Epoch, Term: like.Term, Time: like.Time, Gap: &gaps[i]}
+	}
+	return items
 }
 
 // Close makes the reader unusable.

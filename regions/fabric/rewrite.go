@@ -24,7 +24,7 @@ func (f *Fabric) rewriteTails(ctx context.Context, last run) error {
 	}
 	for _, stream := range slices.Sorted(maps.Keys(last.Clean)) {
 		e, ok := f.known[stream]
-		if !ok {
+		if !ok || e.State != "" {
 			continue
 		}
 		id, err := api.ParseLogID(e.Log)

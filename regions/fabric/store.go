@@ -41,6 +41,8 @@ type store struct {
 	incarnation string // of a home; of a copy see end
 	term        uint64 // of a home's writer in this run
 
+	limits atomic.Pointer[LogConfig] // see bounds
+
 	tail  end           // the writer's alone
 	bytes atomic.Int64  // in the stream, as the broker counts them
 	front atomic.Uint64 // the broker's first sequence; below it all is deleted
@@ -48,7 +50,9 @@ type store struct {
 	damage   damage
 	trailing uint64 // damaged messages at the end, while the log is read back
 
-	sweeping sync.Mutex // one sweep at a time
+	sweeping sync.Mutex // one sweep or change of bounds at a time
+	reserved int64      // MaxBytes of the broker's stream; sweeping's
+	noted    string     // purged, as its metadata has it; sweeping's
 
 	mu        sync.Mutex
 	refusal   error // what new appends are told; nil: they are taken
@@ -65,6 +69,7 @@ type store struct {
 	lastStamp time.Time                 // no later ingest time may be before it
 	idle      []chan struct{}           // closed when count comes to 0
 	durable   end                       // released
+	purged    []span                    // by operators; ascending
 	first     uint64                    // first sequence still stored; 0: nothing ever was
 	records   uint64                    // data records still stored, durable
 	fullSince time.Time                 // zero: not full
@@ -75,6 +80,7 @@ func newStore(f *Fabric, cfg LogConfig, kind, stream string) *store {
 	l := &store{f: f, cfg: cfg, kind: kind, stream: stream, data: "r." + stream, control: "c." + stream,
 		log:    f.cfg.Logger.With("log", cfg.ID.String()),
 		flying: map[[hashSize]byte]*entry{}, watchers: map[uint64]chan struct{}{}}
+	l.limits.Store(&cfg)
 	l.timer = time.AfterFunc(time.Hour, l.expire)
 	l.timer.Stop()
 	return l
@@ -213,7 +219,7 @@ func (l *store) drain(ctx context.Context) bool {
 func (l *store) describe(h *LogHealth) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h.Open, h.Bytes, h.MaxBytes = true, uint64(max(0, l.bytes.Load())), l.cfg.MaxBytes
+	h.Open, h.Bytes, h.MaxBytes = true, uint64(max(0, l.bytes.Load())), l.bounds().MaxBytes
 	h.FullSince, h.Stopped = l.fullSince, l.stopped
 	h.Damage, h.Damaged = l.damage.get()
 	h.Damage = h.Damage[:min(len(h.Damage), 10)]

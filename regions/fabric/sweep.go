@@ -71,7 +71,7 @@ func (l *store) checkRoom() {
 
 // over is by how many bytes the log exceeds a share of its bound.
 func (l *store) over(percent int64) int64 {
-	return l.bytes.Load() - l.cfg.MaxBytes/100*percent
+	return l.bytes.Load() - l.bounds().MaxBytes/100*percent
 }
 
 // Sweep applies a log's retention now, as the fabric itself does every few seconds. It
@@ -144,8 +144,9 @@ func (l *store) setFirst(first, gone uint64) {
 // plan walks the log from its front as far as retention may go.
 func (l *store) plan(ctx context.Context) (cut, error) {
 	safe := uint64(math.MaxUint64)
-	if l.cfg.Safe != nil {
-		safe = l.cfg.Safe()
+	bounds, purged := l.bounds(), l.purgedTo()
+	if bounds.Safe != nil {
+		safe = bounds.Safe()
 	}
 	l.mu.Lock()
 	c := cut{Swept: Swept{From: l.first}}
@@ -155,10 +156,10 @@ func (l *store) plan(ctx context.Context) (cut, error) {
 	if l.over(highWater) > 0 {
 		excess = l.over(lowWater)
 	}
-	if c.From == 0 || l.cfg.MaxAge <= 0 && excess <= 0 {
+	if c.From == 0 || bounds.MaxAge <= 0 && excess <= 0 && purged == 0 {
 		return c, nil
 	}
-	old := l.f.cfg.Clock.Now().Add(-l.cfg.MaxAge)
+	old := l.f.cfg.Clock.Now().Add(-bounds.MaxAge)
 	var skipped int64 // markers, which go with the next item
 	count := 1        // most sweeps find that nothing has to go
 	for from := uint64(1); from <= end.broker; count = readMessages {
@@ -174,8 +175,8 @@ func (l *store) plan(ctx context.Context) (cut, error) {
 				skipped += m.stored
 				continue
 			}
-			aged := l.cfg.MaxAge > 0 && m.item.Time.Before(old)
-			if m.position.Sequence > safe || !aged && c.Bytes >= excess {
+			aged := bounds.MaxAge > 0 && m.item.Time.Before(old)
+			if m.position.Sequence > purged && (m.position.Sequence > safe || !aged && c.Bytes >= excess) {
 				return c, nil
 			}
 			if c.To == 0 {

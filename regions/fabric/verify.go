@@ -48,7 +48,9 @@ func (f *Fabric) Verify(ctx context.Context, id api.LogID) (Verified, error) {
 		}
 	}
 	if r.after < d.Sequence {
-		v.count(r.missing(d.Sequence, regions.Item{}), nil)
+		for _, it := range r.missing(d.Sequence, regions.Item{}) {
+			v.count(it, nil)
+		}
 	}
 	return v, nil
 }

@@ -155,9 +155,12 @@ func (l *store) refuseUnfit(b *batch) {
 }
 
 func (l *store) storageFull(*entry) regions.Stored {
+	hint := "the log is full; retention makes room: retry with the same id, or raise max_bytes"
+	if waits := l.bounds().Waits; waits != nil && waits() != "" {
+		hint = "the log is full and the topic holds records until they are copied: " + waits() + "; retry with the same id, raise max_bytes, or take hold or the region out of the topic's declaration"
+	}
 	return regions.Stored{Err: &api.Error{Code: api.StorageFull, Op: "append", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
-		Field: "retention.max_bytes", RetryAfter: l.f.cfg.Pace.Of(time.Second),
-		Hint: "the log is full; retention makes room as its mirrors catch up: retry with the same id, or raise max_bytes"}}
+		Field: "retention.max_bytes", RetryAfter: l.f.cfg.Pace.Of(time.Second), Hint: hint}}
 }
 
 // remaining is what has to be appended again after a lost batch, in its first order.

@@ -1,0 +1,103 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"domicile/api"
+)
+
+// bounds is what the log is kept within now: the LogConfig it was opened or last
+// altered with.
+func (l *store) bounds() *LogConfig { return l.limits.Load() }
+
+// Alter gives an open log the bounds of cfg: MaxBytes, MaxAge, Safe and Waits. When it
+// returns, room that was added is there; retention takes what is too much from now on.
+// It fails with CONFIG_INVALID, changing nothing, when the store has no room for more.
+func (f *Fabric) Alter(ctx context.Context, cfg LogConfig) error {
+	l, err := f.opened(cfg.ID, "alter log")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(AppendDeadline))
+	defer cancel()
+	l.sweeping.Lock()
+	defer l.sweeping.Unlock()
+	before := l.bounds()
+	l.limits.Store(&cfg)
+	if err := l.fitStream(ctx); err != nil {
+		l.limits.Store(before)
+		return err
+	}
+	f.kickSweep()
+	return nil
+}
+
+// fitStream gives the broker's stream the room and the metadata that the log needs. It
+// never has less than it holds: what is too much is taken by retention, with its range
+// on record.
+func (l *store) fitStream(ctx context.Context) error {
+	want := l.streamConfig(l.incarnation)
+	want.MaxBytes = max(want.MaxBytes, l.bytes.Load()+headroom)
+	if l.reserved == want.MaxBytes && l.noted == want.Metadata[metaPurged] {
+		return nil
+	}
+	if _, err := l.f.broker.js.UpdateStream(ctx, want); err != nil {
+		return l.f.noRoom(ctx, l.cfg.ID, want.MaxBytes, err)
+	}
+	l.reserved, l.noted = want.MaxBytes, want.Metadata[metaPurged]
+	return l.f.flush(ctx)
+}
+
+// Room is what the logs may take of the store together.
+type Room struct {
+	Limit    int64 // MaxStore
+	Reserved int64 // what all logs may grow to, those that are not open included
+	Used     int64 // what they hold
+}
+
+// Room asks the broker what is reserved and used. It may take as long as ctx lets it.
+func (f *Fabric) Room(ctx context.Context) (Room, error) {
+	r := Room{Limit: f.cfg.MaxStore}
+	streams := f.broker.js.ListStreams(ctx)
+	for info := range streams.Info() {
+		r.Reserved += max(0, info.Config.MaxBytes)
+		r.Used += int64(info.State.Bytes)
+	}
+	return r, streams.Err()
+}
+
+// Need is what a log of this many bytes takes of the store's room.
+func Need(maxBytes int64) int64 { return maxBytes + headroom }
+
+// noRoom turns the broker's refusal of a stream's size into one that says how the room
+// is divided.
+func (f *Fabric) noRoom(ctx context.Context, id api.LogID, need int64, err error) error {
+	var e *jetstream.APIError
+	if !errors.As(err, &e) || e.ErrorCode != 10047 {
+		return fmt.Errorf("change bounds of %s: %w", id, err)
+	}
+	r, err := f.Room(ctx)
+	if err != nil {
+		return err
+	}
+	return r.refusal(id.String(), need)
+}
+
+func (r Room) refusal(log string, need int64) error {
+	return refuse("max_store", fmt.Sprint(r.Limit), fmt.Sprintf("%s may grow to %d bytes, and that does not fit: %d of max_store are reserved for what logs may grow to, %d are used, %d are free to be reserved; lower a max_bytes or raise max_store",
+		log, need, r.Reserved, r.Used, max(0, r.Limit-r.Reserved)), nil)
+}
+
+// Fits refuses with CONFIG_INVALID when logs that may grow by more bytes in all do not
+// fit into the store. It names what is reserved, used and free.
+func (f *Fabric) Fits(ctx context.Context, more int64) error {
+	r, err := f.Room(ctx)
+	if err != nil || more <= 0 || r.Reserved+more <= r.Limit {
+		return err
+	}
+	return r.refusal("what is declared", more)
+}

@@ -1,0 +1,279 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// The states of a log in the store's own list; "" is a log that is there.
+const (
+	stateDeleting = "deleting" // the decision is on disk; the data may still be there
+	stateDeleted  = "deleted"  // the data is gone; what is left says what it was
+)
+
+// purgeWithin bounds a purge and a deletion at pace 1: large files take their time.
+const purgeWithin = 2 * time.Minute
+
+// Deleted is a log that is not in the store any more.
+type Deleted struct {
+	Log         string // written form
+	Kind        string // "home" or "copy"
+	Incarnation string
+	Last        uint64    // its last sequence
+	At          time.Time // of the decision
+}
+
+// Delete takes a log, open or not, out of the store, in two steps: first the decision
+// and where the log ended are on disk, then the data goes. A start after a crash in
+// between finishes it. A log that is made under the same name later is another
+// incarnation. What is not copied is for the caller to ask. One call at a time acts on
+// a log; a second one is told.
+func (f *Fabric) Delete(ctx context.Context, id api.LogID) (Deleted, error) {
+	stream, err := streamName(id)
+	if err != nil {
+		return Deleted{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(purgeWithin))
+	defer cancel()
+	if err := f.claimDeletion(stream, id); err != nil {
+		return Deleted{}, err
+	}
+	defer func() {
+		f.mu.Lock()
+		delete(f.opening, stream)
+		f.mu.Unlock()
+	}()
+	entry, err := f.endOf(ctx, stream, id)
+	if err == nil {
+		f.step("writer stopped")
+		entry.State, entry.At = stateDeleting, f.cfg.Clock.Now().UTC()
+		err = f.enter(stream, entry)
+	}
+	if err != nil {
+		f.takeAgain(stream)
+		return Deleted{}, err
+	}
+	f.step("deletion decided")
+	if err := f.finishDeletion(ctx, stream, entry); err != nil {
+		return Deleted{}, err
+	}
+	f.cfg.Logger.Info("a log was deleted", "log", entry.Log, "incarnation", entry.Incarnation, "last", entry.Last)
+	return entry.deleted(), nil
+}
+
+// claimDeletion keeps everyone else from opening or deleting the log.
+func (f *Fabric) claimDeletion(stream string, id api.LogID) error {
+	if err := f.storageFailed(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	refused := func(code api.Code, hint string) error {
+		return &api.Error{Code: code, Op: "delete log", Topic: id.Topic, Region: f.cfg.Region, Field: "log", Value: id.String(), Hint: hint}
+	}
+	entry, known := f.known[stream]
+	switch {
+	case f.draining:
+		return shuttingDown()
+	case f.opening[stream]:
+		return refused(api.NotReady, "the log is being opened or deleted just now, perhaps by somebody else: look at status, then try again")
+	case !known:
+		return refused(api.BadRequest, "this store never held the log")
+	case entry.State != "":
+		return refused(api.BadRequest, fmt.Sprintf("it was deleted at %s; its last sequence was %d", entry.At.Format(time.RFC3339), entry.Last))
+	}
+	f.opening[stream] = true
+	return nil
+}
+
+// endOf stops the log's writer, if it is open, and reads where the log ends. A log that
+// is not open is read back first.
+func (f *Fabric) endOf(ctx context.Context, stream string, id api.LogID) (logEntry, error) {
+	f.mu.Lock()
+	entry, l := f.known[stream], f.logs[stream]
+	f.mu.Unlock()
+	opened := l != nil
+	if !opened {
+		var err error
+		if l, err = f.readKept(ctx, stream, id, entry.Kind); err != nil {
+			return entry, err
+		}
+		defer f.indexes.remove(l.index)
+	}
+	l.refuse(&api.Error{Code: api.UnknownTopic, Op: "append", Topic: id.Topic, Region: f.cfg.Region, Field: "log", Value: id.String(), Hint: "the log was deleted here"})
+	if opened && !l.drain(ctx) {
+		return entry, &api.Error{Code: api.NotReady, Op: "delete log", Topic: id.Topic, Region: f.cfg.Region, Hint: "what the log's writer holds was not decided in time; nothing was deleted, try again"}
+	}
+	head := l.Head()
+	if entry.Last = head.Sequence; head.Incarnation != "" {
+		entry.Incarnation = head.Incarnation // of a copy: its home's
+	}
+	return entry, nil
+}
+
+// takeAgain lets a log whose deletion was not decided take appends as before.
+func (f *Fabric) takeAgain(stream string) {
+	f.mu.Lock()
+	l := f.logs[stream]
+	f.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.dead {
+		l.refusal = nil
+	}
+}
+
+// readKept reads back a log that is not open, without a writer.
+func (f *Fabric) readKept(ctx context.Context, stream string, id api.LogID, kind string) (*store, error) {
+	l := newStore(f, LogConfig{ID: id, Epoch: api.StaticEpoch(f.cfg.Region), MaxBytes: 1}, kind, stream)
+	var err error
+	if l.admin, err = f.broker.js.Stream(ctx, stream); err != nil {
+		return nil, fmt.Errorf("read kept log %s: %w", id, err)
+	}
+	l.incarnation = l.admin.CachedInfo().Config.Metadata[metaIncarnation]
+	if err := l.recover(ctx); err != nil {
+		f.indexes.remove(l.index)
+		return nil, err
+	}
+	return l, nil
+}
+
+// enter puts a log's entry into the store's own list, on disk.
+func (f *Fabric) enter(stream string, e logEntry) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before, had := f.known[stream]
+	f.known[stream] = e
+	if err := writeJSON(filepath.Join(f.cfg.Dir, logsFile), f.known); err != nil {
+		if f.known[stream] = before; !had {
+			delete(f.known, stream)
+		}
+		return fmt.Errorf("write list of logs: %w", err)
+	}
+	return nil
+}
+
+// finishDeletion does what was decided: it forgets the log, deletes the data and says
+// so. Doing it again does no harm.
+func (f *Fabric) finishDeletion(ctx context.Context, stream string, e logEntry) error {
+	f.mu.Lock()
+	l := f.logs[stream]
+	delete(f.logs, stream)
+	delete(f.clean, stream)
+	f.mu.Unlock()
+	if l != nil {
+		l.abandon()
+		f.indexes.remove(l.index)
+	}
+	if err := f.broker.js.DeleteStream(ctx, stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("delete %s: %w; the decision stands, the next start goes on with it", e.Log, err)
+	}
+	f.step("data gone")
+	if f.barrier != nil && f.failure.Load() == nil {
+		if err := f.cfg.Hooks.Sync(f.dir); err != nil {
+			return fmt.Errorf("sync the deletion of %s: %w; the decision stands", e.Log, err)
+		}
+	}
+	e.State = stateDeleted
+	if err := f.enter(stream, e); err != nil {
+		return err
+	}
+	f.step("deleted")
+	return nil
+}
+
+// finishDeletions goes on with what an earlier run decided.
+func (f *Fabric) finishDeletions(ctx context.Context) error {
+	for _, stream := range slices.Sorted(maps.Keys(f.known)) {
+		if e := f.known[stream]; e.State == stateDeleting {
+			if err := f.finishDeletion(ctx, stream, e); err != nil {
+				return err
+			}
+			f.cfg.Logger.Warn("finished a deletion that an earlier run had decided", "log", e.Log, "last", e.Last)
+		}
+	}
+	return nil
+}
+
+// Deleted is what this store last held under a log's name before it was deleted; false
+// when the log is there, or never was.
+func (f *Fabric) Deleted(id api.LogID) (Deleted, bool) {
+	stream, err := streamName(id)
+	if err != nil {
+		return Deleted{}, false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e, ok := f.known[stream]
+	return e.deleted(), ok && e.State != ""
+}
+
+// Kept lists the logs that this store holds and has not open, by name, with what is
+// stored of them.
+func (f *Fabric) Kept(ctx context.Context) ([]Kept, error) {
+	f.mu.Lock()
+	known, logs := maps.Clone(f.known), maps.Clone(f.logs)
+	f.mu.Unlock()
+	var out []Kept
+	for _, stream := range slices.Sorted(maps.Keys(known)) {
+		e := known[stream]
+		if e.State != "" || logs[stream] != nil {
+			continue
+		}
+		id, err := api.ParseLogID(e.Log)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, Kept{Log: id, Role: regions.Role(e.Kind)})
+	}
+	return out, ctx.Err()
+}
+
+// Kept is a log on this region's disk that nobody opened: the manifest does not name it
+// any more.
+type Kept struct {
+	Log  api.LogID
+	Role regions.Role
+}
+
+// CloseLog ends the writer of one open log and forgets it; its data stays. What it holds is
+// decided first, at the latest when the append deadline has passed.
+func (f *Fabric) CloseLog(ctx context.Context, id api.LogID) error {
+	l, err := f.opened(id, "close log")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(AppendDeadline))
+	defer cancel()
+	l.refuse(&api.Error{Code: api.UnknownTopic, Op: "append", Topic: id.Topic, Region: f.cfg.Region, Hint: "the manifest does not name the log any more"})
+	drained := l.drain(ctx)
+	l.abandon()
+	f.mu.Lock()
+	if drained {
+		f.clean[l.stream] = l.durableBroker()
+	}
+	f.indexes.remove(l.index)
+	delete(f.logs, l.stream)
+	f.mu.Unlock()
+	if !drained {
+		return unknown("some appends of the log were undecided; the next opening reads them back")
+	}
+	return nil
+}
+
+func (e logEntry) deleted() Deleted {
+	return Deleted{Log: e.Log, Kind: e.Kind, Incarnation: e.Incarnation, Last: e.Last, At: e.At}
+}
