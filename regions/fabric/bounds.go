@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"domicile/api"
+	"domicile/regions"
 )
 
 // bounds is what the log is kept within now: the LogConfig it was opened or last
@@ -88,8 +89,8 @@ func (f *Fabric) noRoom(ctx context.Context, id api.LogID, need int64, err error
 }
 
 func (r Room) refusal(log string, need int64) error {
-	return refuse("max_store", fmt.Sprint(r.Limit), fmt.Sprintf("%s may grow to %d bytes, and that does not fit: %d of max_store are reserved for what logs may grow to, %d are used, %d are free to be reserved; lower a max_bytes or raise max_store",
-		log, need, r.Reserved, r.Used, max(0, r.Limit-r.Reserved)), nil)
+	return refuse("max_store", regions.Size(r.Limit).String(), fmt.Sprintf("%s needs %s and that does not fit: %s are reserved for what the logs may grow to, %s of it are used, and %s are free; lower a max_bytes or raise max_store",
+		log, regions.Bytes(need), regions.Bytes(r.Reserved), regions.Bytes(r.Used), regions.Bytes(max(0, r.Limit-r.Reserved))), nil)
 }
 
 // Fits refuses with CONFIG_INVALID when logs that may grow by more bytes in all do not
