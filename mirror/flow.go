@@ -15,15 +15,19 @@ import (
 )
 
 // flow is one log's way to one target. It has a goroutine only while there is
-// something to do; running, again, watching and timer belong to Source.mu.
+// something to do; running, again, watching, ended and timer belong to Source.mu.
 type flow struct {
 	source *Source
 	log    regions.HomeLog
 	id     api.LogID
 	target string
-	topic  *regions.Topic
+	topic  atomic.Pointer[regions.Topic]
+	ctx    context.Context // ends with the flow, or the Source
+	cancel context.CancelFunc
+	work   sync.WaitGroup // the flow's goroutine
 
 	running, again, watching bool
+	ended                    bool // it is not asked for any more
 	timer                    *time.Timer
 	kick                     chan struct{}
 	attempt                  atomic.Int32 // failures in a row
@@ -39,6 +43,8 @@ type flow struct {
 	inBytes  int // in inflight
 	tally    tally
 	trouble  trouble
+	samples  []sample      // of the last minute
+	lost     []regions.Gap // in this run
 }
 
 // stop ends a session for a reason that people should see.
@@ -63,6 +69,7 @@ var (
 
 func (f *flow) run(ctx context.Context) {
 	defer f.source.work.Done()
+	defer f.work.Done()
 	for {
 		p := f.step(ctx)
 		if ctx.Err() != nil {
@@ -246,7 +253,7 @@ func (f *flow) differing(h *regions.Hello) string {
 	if !ok {
 		return "the topic is not in " + f.target + "'s manifest"
 	}
-	diffs := regions.Differences(f.topic.Fields(), theirs)
+	diffs := regions.Differences(f.topic.Load().Fields(), theirs)
 	if len(diffs) == 0 {
 		return "declared differently in " + f.target
 	}

@@ -21,7 +21,7 @@ type Sink struct {
 // sink is nil when the flow is refused; the reply says why and, if it is known, where
 // the copy ends. A second open of a log takes over from the first.
 func (t *Target) OpenMirror(ctx context.Context, peer string, o regions.MirrorOpen) (*Sink, regions.MirrorReply) {
-	c := t.copies[o.Log]
+	c := t.copyOf(o.Log)
 	if reply := t.checkOpen(peer, o, c); reply.Refused != "" {
 		t.cfg.Metrics.Refused(o.Log, peer, reply.Refused)
 		return nil, reply

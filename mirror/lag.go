@@ -118,7 +118,8 @@ func (f *flow) lag() regions.Lag {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// The head before the clock: a record that comes between must not be younger than 0.
-	head := f.log.Head().Sequence
+	end := f.log.Head()
+	head := end.Sequence
 	now := cfg.Clock.Now()
 	l := regions.Lag{Log: f.id, Home: cfg.Self, Target: f.target, Head: head, Cursor: f.cursor.Sequence, Ledger: f.cursor.Ledger}
 	heard := f.heard
@@ -131,6 +132,7 @@ func (f *flow) lag() regions.Lag {
 	if f.met {
 		f.exposure(&l, head, now)
 	}
+	f.loss(&l, end)
 	l.State, l.Cause = f.state(link, head)
 	return l
 }
@@ -169,7 +171,7 @@ func (f *flow) state(link regions.LinkStatus, head uint64) (regions.LagState, st
 // Lag is how far this region's copy of a log is behind. false: this region is to
 // have no copy of it.
 func (t *Target) Lag(log api.LogID) (regions.Lag, bool) {
-	c := t.copies[log]
+	c := t.copyOf(log)
 	if c == nil {
 		return regions.Lag{}, false
 	}
@@ -178,8 +180,9 @@ func (t *Target) Lag(log api.LogID) (regions.Lag, bool) {
 
 // Lags lists every copy this region is to have.
 func (t *Target) Lags() []regions.Lag {
-	lags := make([]regions.Lag, 0, len(t.copies))
-	for _, c := range t.copies {
+	copies := t.all()
+	lags := make([]regions.Lag, 0, len(copies))
+	for _, c := range copies {
 		lags = append(lags, c.lag())
 	}
 	return sortLags(lags)

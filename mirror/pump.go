@@ -15,6 +15,7 @@ type sent struct {
 	records int
 	bytes   int
 	gaps    []regions.Gap // that our egress left
+	lost    []regions.Gap // that were in the log already
 }
 
 // pump moves one session's records: it reads, judges and sends; a second goroutine
@@ -86,7 +87,7 @@ func (p *pump) outstanding() (batches, items, bytes int) {
 
 // room waits until the window holds one more full batch.
 func (p *pump) room(ctx context.Context) error {
-	window, limit := p.flow.source.cfg.Window, p.flow.topic.Batch
+	window, limit := p.flow.source.cfg.Window, p.flow.topic.Load().Batch
 	for {
 		batches, items, bytes := p.outstanding()
 		if batches == 0 || batches < window.Batches && items+limit.Records <= window.Records && bytes+limit.Bytes <= window.Bytes {
@@ -104,7 +105,7 @@ func (p *pump) room(ctx context.Context) error {
 // fill reads and judges until the batch is full, or may be sent as it is. It returns
 // with an empty batch when there is nothing to read.
 func (p *pump) fill(ctx context.Context) error {
-	limit := p.flow.topic.Batch
+	limit := p.flow.topic.Load().Batch
 	for !p.batch.full(limit) {
 		n, err := p.next(ctx)
 		if err != nil {
@@ -138,7 +139,7 @@ func (p *pump) fill(ctx context.Context) error {
 
 // next reads once and judges what came.
 func (p *pump) next(ctx context.Context) (int, error) {
-	f, limit := p.flow, p.flow.topic.Batch
+	f, limit := p.flow, p.flow.topic.Load().Batch
 	p.dog.at("reader of the home log")
 	if f.log.Head().Sequence > p.read {
 		p.dog.resume()
@@ -197,8 +198,12 @@ func (p *pump) send(ctx context.Context) error {
 	f := p.flow
 	out := sent{last: b.last, items: len(b.items), records: b.records, bytes: b.bytes}
 	for i := range b.items {
-		if g := b.items[i].Gap; g != nil && g.Side == sideEgress {
+		switch g := b.items[i].Gap; {
+		case g == nil:
+		case g.Side == sideEgress:
 			out.gaps = append(out.gaps, *g)
+		case g.Kind == regions.Expired || g.Kind == regions.Purged:
+			out.lost = append(out.lost, *g)
 		}
 	}
 	f.mu.Lock()
@@ -338,6 +343,7 @@ func (f *flow) confirmLocked(c regions.Cursor) {
 		for _, g := range s.gaps {
 			m.Withheld(f.id, f.target, sideEgress, g.Code, g.Count())
 		}
+		f.noteLost(s.lost)
 	}
 	f.inflight = append(f.inflight[:0], f.inflight[n:]...)
 	if c.Sequence > f.cursor.Sequence {

@@ -18,7 +18,7 @@ type pause struct {
 
 // wakeLocked gives the flow a goroutine if it has none. s.mu is held.
 func (s *Source) wakeLocked(f *flow) {
-	if s.closed || !s.started {
+	if s.closed || !s.started || f.ended {
 		return
 	}
 	if f.running {
@@ -28,7 +28,8 @@ func (s *Source) wakeLocked(f *flow) {
 	stopAfter(f.timer)
 	f.running, f.watching, f.timer = true, false, nil
 	s.work.Add(1)
-	go f.run(s.ctx)
+	f.work.Add(1)
+	go f.run(f.ctx)
 }
 
 // kickLocked also makes a flow that is busy look at the world again. s.mu is held.
@@ -46,7 +47,7 @@ func (s *Source) arm(f *flow, d time.Duration) {
 	defer s.mu.Unlock()
 	stopAfter(f.timer)
 	f.timer = nil
-	if s.closed {
+	if s.closed || f.ended {
 		return
 	}
 	f.timer = time.AfterFunc(d, func() {
@@ -63,10 +64,10 @@ func (s *Source) park(f *flow, p pause) bool {
 	defer s.mu.Unlock()
 	again := f.again || p.again
 	f.again = false
-	if again && !s.closed {
+	if again && !s.closed && !f.ended {
 		return false
 	}
-	if p.watch && !s.closed {
+	if p.watch && !s.closed && !f.ended {
 		moved := f.log.Changed(p.seen)
 		select {
 		case <-moved: // a watch that is there may be for a later head

@@ -17,7 +17,8 @@ import (
 type SourceConfig struct {
 	Self       string
 	Federation *regions.Federation
-	// HomeLogs lists the logs this region owns; call Source.LogsChanged when it grows.
+	// HomeLogs lists the logs this region owns; call Source.LogsChanged when that, or the
+	// manifest, is another.
 	HomeLogs func() []regions.HomeLog
 	// Targets lists the regions that get a copy; nil: Federation.Targets.
 	Targets func(api.LogID) []string
@@ -125,36 +126,11 @@ func (s *Source) Start() {
 		return
 	}
 	s.started = true
-	s.work.Add(1)
+	s.work.Add(2)
 	s.mu.Unlock()
 	go s.watchHeads()
+	go s.sampleRates()
 	s.LogsChanged()
-}
-
-// LogsChanged looks for home logs that have no flows yet.
-func (s *Source) LogsChanged() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.started || s.closed {
-		return
-	}
-	for _, log := range s.cfg.HomeLogs() {
-		id := log.ID()
-		topic, ok := s.cfg.Federation.Topic(id.Topic)
-		if !ok {
-			continue
-		}
-		for _, target := range s.cfg.Targets(id) {
-			key := Flow{id, target}
-			if s.flows[key] != nil {
-				continue
-			}
-			f := &flow{source: s, log: log, id: id, target: target, topic: topic, kick: make(chan struct{}, 1)}
-			s.flows[key] = f
-			s.byLog[id] = append(s.byLog[id], f)
-			s.wakeLocked(f)
-		}
-	}
 }
 
 // LinkChanged tells of a link that went up or down, or whose peer said something new

@@ -31,11 +31,11 @@ type TargetConfig struct {
 // Target keeps this region's copies of other regions' logs. It has no goroutines of
 // its own. It is safe for concurrent use.
 type Target struct {
-	cfg    TargetConfig
-	copies map[api.LogID]*copied // by the manifest; fixed
+	cfg TargetConfig
 
-	mu    sync.Mutex
-	heard map[string]time.Time // peer → last watermark message
+	mu     sync.Mutex
+	copies map[api.LogID]*copied // by the manifest
+	heard  map[string]time.Time  // peer → last watermark message
 }
 
 // copied is one copy, opened or not.
@@ -65,34 +65,32 @@ func NewTarget(cfg TargetConfig) (*Target, error) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = NoMetrics{}
 	}
-	t := &Target{cfg: cfg, copies: map[api.LogID]*copied{}, heard: map[string]time.Time{}}
-	federation := cfg.Federation.Snapshot()
-	for _, name := range federation.Topics() {
-		topic, _ := federation.Topic(name)
-		for _, id := range federation.Logs(topic) {
-			t.expect(id)
-		}
-	}
+	t := &Target{cfg: cfg, heard: map[string]time.Time{}}
+	t.copies = t.wanted()
 	return t, nil
 }
 
-func (t *Target) expect(id api.LogID) {
-	home, epoch, ok := t.cfg.Federation.Home(id)
-	if !ok {
-		return
-	}
-	for _, target := range t.cfg.Federation.Targets(id) {
-		if target == t.cfg.Self {
-			t.copies[id] = &copied{target: t, id: id, home: home, epoch: epoch, apply: make(chan struct{}, 1), moved: t.cfg.Clock.Now()}
+// wanted makes, unopened, the copies that the manifest asks for.
+func (t *Target) wanted() map[api.LogID]*copied {
+	copies := map[api.LogID]*copied{}
+	federation := t.cfg.Federation.Snapshot()
+	for _, name := range federation.Topics() {
+		topic, _ := federation.Topic(name)
+		for _, id := range federation.Logs(topic) {
+			if federation.Role(id, t.cfg.Self) == regions.RoleCopy {
+				home, epoch, _ := federation.Home(id)
+				copies[id] = &copied{target: t, id: id, home: home, epoch: epoch, apply: make(chan struct{}, 1), moved: t.cfg.Clock.Now()}
+			}
 		}
 	}
+	return copies
 }
 
 // Start opens every copy, so that lag is known from what is stored even if the
 // origin never comes back. A copy that cannot be opened is logged and tried again
 // when its origin opens a stream; ctx bounds the whole.
 func (t *Target) Start(ctx context.Context) {
-	for _, c := range t.copies {
+	for _, c := range t.all() {
 		if err := c.enter(ctx); err != nil {
 			return
 		}
@@ -159,7 +157,7 @@ func (t *Target) Watermarks(peer string, w regions.Watermarks) {
 	for _, m := range w.Logs {
 		listed[m.Log] = m
 	}
-	for _, c := range t.copies {
+	for _, c := range t.all() {
 		if c.home == peer {
 			m, ok := listed[c.id]
 			c.heardOf(m, ok, &w, now)
@@ -198,10 +196,10 @@ func (t *Target) heardFrom(peer string) time.Time {
 // IngressWithheld is the number of records per log that this region's ingress has
 // refused in this run: 0 while egress does its work.
 func (t *Target) IngressWithheld() map[api.LogID]uint64 {
-	out := make(map[api.LogID]uint64, len(t.copies))
-	for id, c := range t.copies {
+	out := map[api.LogID]uint64{}
+	for _, c := range t.all() {
 		c.mu.Lock()
-		out[id] = c.withheld
+		out[c.id] = c.withheld
 		c.mu.Unlock()
 	}
 	return out

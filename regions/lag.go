@@ -55,4 +55,34 @@ type Lag struct {
 
 	KnowledgeAge   time.Duration // since the other side was last heard
 	KnowledgeKnown bool
+
+	// At the home, towards one target.
+	Loss Loss  // when retention will have overtaken the copy
+	Lost []Gap // ranges that were gone before the copy had them, in this run; Kind "": not told to the copy yet
 }
+
+// LossState says what is to be expected of retention while a copy is behind.
+type LossState string
+
+// The states. The zero state is unknown.
+const (
+	LossUnknown LossState = ""
+	LossNone    LossState = "none"    // not at the present rates, or nothing waits
+	LossAhead   LossState = "ahead"   // retention takes records the copy does not have in Loss.In
+	LossNow     LossState = "now"     // it has
+	LossRefusal LossState = "refusal" // the topic holds: appends are refused in Loss.In
+)
+
+// Loss is a forecast at the present rates.
+type Loss struct {
+	State LossState
+	In    time.Duration // of LossAhead and LossRefusal
+	Soon  bool          // worth a warning: half of the retention's time is used up
+}
+
+// Retention by bytes begins at HighWater of a log's max_bytes and ends at LowWater, in
+// percent.
+const (
+	HighWater = 90
+	LowWater  = 75
+)

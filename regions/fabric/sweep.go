@@ -18,8 +18,8 @@ const sweepEvery = 10 * time.Second
 // Retention by bytes begins at highWater of MaxBytes and ends at lowWater, in
 // percent, so that a log under its bound never has to refuse an append.
 const (
-	highWater = 90
-	lowWater  = 75
+	highWater = regions.HighWater
+	lowWater  = regions.LowWater
 )
 
 // Swept is what one sweep took.

@@ -1,0 +1,86 @@
+package mirror_test
+
+import (
+	"strings"
+	"testing"
+
+	"domicile/regions"
+)
+
+// without is the rig's manifest with something else in the place of old.
+func (r *rig) without(old, next string) *regions.Federation {
+	r.t.Helper()
+	if !strings.Contains(manifest, old) {
+		r.t.Fatalf("the manifest has no %q", old)
+	}
+	f, err := regions.ParseManifest("test", []byte(strings.Replace(manifest, old, next, 1)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return f
+}
+
+// A target that leaves the manifest is sent nothing more and has no figures; one that
+// comes back goes on where its copy ends.
+func TestB12_TargetsFollowTheManifest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	before := r.fed.Snapshot()
+	r.publish(5, "global")
+	r.mirrored()
+	r.fed.Replace(r.without("mirror: [all]", "mirror: []"))
+	r.source.LogsChanged()
+	r.target.ManifestChanged(t.Context())
+	if _, ok := r.source.Lag(orders, "us-east"); ok || len(r.source.Lags()) != 0 || len(r.target.Lags()) != 0 {
+		t.Fatal("figures of a copy that nobody asks for")
+	}
+	if u := r.source.Uncopied(orders, 5); len(u) != 0 {
+		t.Fatalf("uncopied %+v: there is no target", u)
+	}
+	r.publish(5, "global")
+	if got := r.source.Running(); got != 0 || r.copy.Cursor().Sequence != 5 {
+		t.Fatalf("%d flows run, the copy has %d", got, r.copy.Cursor().Sequence)
+	}
+	r.fed.Replace(before)
+	r.target.ManifestChanged(t.Context())
+	r.source.LogsChanged()
+	r.mirrored()
+	r.dense()
+	r.target.Watermarks("eu-west", r.source.Marks("us-east", false))
+	if l := r.atTarget(); l.State != regions.LagCaughtUp {
+		t.Errorf("after the return the target is %s: %s", l.State, l.Cause)
+	}
+}
+
+// B12: what is not copied is counted per target, exactly where it can be, and unknown
+// where the target was never heard.
+func TestB12_UncopiedIsCountedOrUnknown(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(r *rig) { r.wire.up = false })
+	r.publish(3, "global")
+	if u := r.source.Uncopied(orders, 3); len(u) != 1 || u[0].Known || u[0].Target != "us-east" {
+		t.Fatalf("before it was heard: %+v", u)
+	}
+	if w := r.source.Waits(orders); !strings.Contains(w, "us-east was not heard") {
+		t.Errorf("waits: %q", w)
+	}
+	r.heal()
+	r.mirrored()
+	if u := r.source.Uncopied(orders, 3); len(u) != 0 {
+		t.Fatalf("all is there, and yet %+v", u)
+	}
+	r.cut()
+	r.publish(500, "global")
+	r.publish(7, "eu")
+	r.eventually("the backlog is counted", func() bool { o := r.origin(); return o.RecordsKnown && o.Records == 500 })
+	u := r.source.Uncopied(orders, 510)
+	if len(u) != 1 || !u[0].Known || !u[0].Exact || u[0].Records != 500 {
+		t.Fatalf("uncopied %+v, want exactly 500: seven may never go there", u)
+	}
+	if u := r.source.Uncopied(orders, 13); len(u) != 1 || u[0].Records != 10 || u[0].Exact {
+		t.Fatalf("up to 13: %+v", u)
+	}
+	if w := r.source.Waits(orders); w != "us-east has 3 of 510" {
+		t.Errorf("waits: %q", w)
+	}
+}
