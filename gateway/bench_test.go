@@ -51,7 +51,7 @@ func BenchmarkPublishWalk(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		g.Publish(context.Background(), rec, who, done)
+		g.Publish(context.Background(), rec, who, nil, done)
 	}
 	if acked == 0 {
 		b.Fatal("nothing was acked")

@@ -14,20 +14,20 @@ import (
 
 // Publish walks one record to its home and returns as soon as it was handed over;
 // it never waits for another region. done is called exactly once, possibly before
-// Publish returns and from any goroutine, and must not block. The result is the
-// region the record was handed to, "" if it was refused at once: what it holds is
-// held there, until done.
+// Publish returns and from any goroutine, and must not block. away, unless it is nil, is
+// called, at most once, when the record was handed to another region: this region holds
+// nothing of it any more, although its outcome is open.
 //
 // A deadline of ctx shortens the forward; the end of ctx alone takes nothing back.
-func (g *Gateway) Publish(ctx context.Context, r api.Record, who regions.Principal, done func(api.Ack, error)) string {
+func (g *Gateway) Publish(ctx context.Context, r api.Record, who regions.Principal, away func(), done func(api.Ack, error)) {
 	w := &walk{gateway: g, record: r, who: who, done: done}
 	if !g.enter() {
 		done(api.Ack{}, errShuttingDown)
-		return ""
+		return
 	}
 	if err := w.check(); err != nil {
 		w.settle(api.Ack{}, err)
-		return ""
+		return
 	}
 	for {
 		w.pass = g.Gate.Enter()
@@ -38,15 +38,18 @@ func (g *Gateway) Publish(ctx context.Context, r api.Record, who regions.Princip
 		}
 		if err != nil {
 			w.settle(api.Ack{}, err)
-			return ""
+			return
 		}
 		w.route = route
 		if route.Home == g.Self {
 			g.store(w.record, w.route, w.admission.Revision, w.settle)
-		} else {
-			g.forward(ctx, w)
+			return
 		}
-		return route.Home
+		g.forward(ctx, w)
+		if away != nil {
+			away()
+		}
+		return
 	}
 }
 

@@ -85,7 +85,7 @@ func TestR14b_ResidentRecordsReachTheirOwnLogsOnly(t *testing.T) {
 		rec.Body = fmt.Appendf(nil, "body %d", i)
 		at := names[random.IntN(3)]
 		open.Add(1)
-		r.region[at].Publish(context.Background(), rec, client(at), func(a api.Ack, err error) {
+		r.region[at].Publish(context.Background(), rec, client(at), nil, func(a api.Ack, err error) {
 			defer open.Done()
 			if err == nil && !r.federation.MayRest(rec.Tag("residency"), a.Region) {
 				t.Errorf("%s acked in %s", rec.Tag("residency"), a.Region)
@@ -140,7 +140,7 @@ func TestRT3_ABlackHoleDelaysNoOtherHome(t *testing.T) {
 	var mu sync.Mutex
 	for range 10 * holeRoom {
 		stuck.Add(1)
-		us.Publish(context.Background(), order("eu"), client("us-east"), func(_ api.Ack, err error) {
+		us.Publish(context.Background(), order("eu"), client("us-east"), nil, func(_ api.Ack, err error) {
 			mu.Lock()
 			codes[api.CodeOf(err)]++
 			mu.Unlock()
@@ -265,7 +265,7 @@ func TestR14b_ActivationAnswersAfterOlderHandOversAreDurable(t *testing.T) {
 	us := r.region["us-east"]
 	us.links.set("eu-west", hole)
 	done := make(chan error, 1)
-	us.Publish(context.Background(), order("eu"), client("us-east"), func(_ api.Ack, err error) { done <- err })
+	us.Publish(context.Background(), order("eu"), client("us-east"), nil, func(_ api.Ack, err error) { done <- err })
 	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if err := us.gate.Activate(short, r.policies.next); api.CodeOf(err) != api.NotReady {
@@ -288,7 +288,7 @@ func TestCloseWaitsForOutcomes(t *testing.T) {
 	us := r.region["us-east"]
 	us.links.set("eu-west", hole)
 	done := make(chan error, 1)
-	us.Publish(context.Background(), order("eu"), client("us-east"), func(_ api.Ack, err error) { done <- err })
+	us.Publish(context.Background(), order("eu"), client("us-east"), nil, func(_ api.Ack, err error) { done <- err })
 	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	if err := us.Close(short); err == nil {

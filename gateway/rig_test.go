@@ -333,7 +333,7 @@ func client(place string) regions.Principal {
 func (r *rig) publish(region string, rec api.Record) (api.Ack, error) {
 	r.t.Helper()
 	out := make(chan outcome, 1)
-	r.region[region].Publish(context.Background(), rec, client(region), func(a api.Ack, err error) { out <- outcome{a, err} })
+	r.region[region].Publish(context.Background(), rec, client(region), nil, func(a api.Ack, err error) { out <- outcome{a, err} })
 	select {
 	case o := <-out:
 		return o.ack, o.err

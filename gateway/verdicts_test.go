@@ -143,7 +143,7 @@ func TestRT3_DeadlinesOfAPublish(t *testing.T) {
 			ctx, cancel = context.WithTimeout(ctx, asked)
 			defer cancel()
 		}
-		us.Publish(ctx, order("eu"), client("us-east"), func(api.Ack, error) {})
+		us.Publish(ctx, order("eu"), client("us-east"), nil, func(api.Ack, error) {})
 		if left := time.Until(<-seen); left > want || left < want-time.Second {
 			t.Errorf("asked for %s: %s left, want %s", asked, left, want)
 		}

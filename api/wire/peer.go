@@ -113,13 +113,17 @@ func ForwardFromProto(m *pb.ForwardRequest, now time.Time, longest time.Duration
 	if err != nil {
 		return regions.Forward{}, err
 	}
+	return forwardFromProto(m, log, now, longest), nil
+}
+
+func forwardFromProto(m *pb.ForwardRequest, log api.LogID, now time.Time, longest time.Duration) regions.Forward {
 	p := m.GetPrincipal()
 	left := min(max(time.Duration(m.GetTimeoutNano()), 0), longest)
 	return regions.Forward{
 		Record: RecordFromProto(m.GetRecord()), Log: log, Deadline: now.Add(left),
 		Principal: regions.Principal{Name: p.GetName(), Kind: p.GetKind(), Class: p.GetClass(), Place: p.GetPlace()},
 		Serial:    m.GetPolicySerial(), Revision: m.GetPolicyRevision(),
-	}, nil
+	}
 }
 
 // MirrorOpenToProto makes the message that opens a flow.

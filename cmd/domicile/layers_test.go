@@ -25,7 +25,7 @@ var floors = [][]string{
 	{"api/wire"},
 	{"policy", "regions/fabric", "regions/identity"},
 	{"regions/link", "api/client"},
-	{"gateway", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/ledger"},
+	{"gateway", "gateway/handover", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/ledger"},
 	{"gateway/door", "gateway/admin", "chaos/invariant"},
 	{"gateway/node"},
 	{"chaos/lab", "chaos/shop"},

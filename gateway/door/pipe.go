@@ -27,7 +27,6 @@ const outcomesPerMessage = 512
 // must not hold the credit that records for other regions need.
 type pipe struct {
 	gateway Gateway
-	region  string
 
 	mu       sync.Mutex
 	outcomes []*pb.Outcome
@@ -40,9 +39,9 @@ type pipe struct {
 	wake chan struct{} // there may be something to send
 }
 
-func newPipe(g Gateway, region string) *pipe {
+func newPipe(g Gateway) *pipe {
 	return &pipe{
-		gateway: g, region: region, left: &pb.Credit{}, wake: make(chan struct{}, 1),
+		gateway: g, left: &pb.Credit{}, wake: make(chan struct{}, 1),
 		owed: &pb.Credit{Records: StreamRecords, Bytes: StreamBytes},
 	}
 }
@@ -112,7 +111,7 @@ func (p *pipe) publish(ctx context.Context, number uint64, r api.Record, who reg
 			p.refund(size)
 		}
 	}
-	home := p.gateway.Publish(ctx, r, who, func(ack api.Ack, err error) {
+	p.gateway.Publish(ctx, r, who, giveBack, func(ack api.Ack, err error) {
 		giveBack()
 		id := r.ID
 		if err == nil {
@@ -120,9 +119,6 @@ func (p *pipe) publish(ctx context.Context, number uint64, r api.Record, who reg
 		}
 		p.settle(number, id, ack, err)
 	})
-	if home != p.region {
-		giveBack()
-	}
 }
 
 func (p *pipe) refund(size uint64) {

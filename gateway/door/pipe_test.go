@@ -17,13 +17,15 @@ type desk struct {
 	held []func(api.Ack, error)
 }
 
-func (d *desk) Publish(_ context.Context, r api.Record, _ regions.Principal, done func(api.Ack, error)) string {
+func (d *desk) Publish(_ context.Context, r api.Record, _ regions.Principal, away func(), done func(api.Ack, error)) {
 	if d.home == "" {
 		done(api.Ack{}, &api.Error{Code: api.Overloaded})
-		return ""
+		return
 	}
 	d.held = append(d.held, done)
-	return d.home
+	if d.home != "here" {
+		away()
+	}
 }
 
 func (d *desk) Read(context.Context, gateway.ReadRequest, regions.Principal, func(gateway.Batch) error) error {
@@ -36,7 +38,7 @@ func (d *desk) Read(context.Context, gateway.ReadRequest, regions.Principal, fun
 func TestRT3_CreditIsNeitherMadeNorLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &desk{}
-		p := newPipe(d, "here")
+		p := newPipe(d)
 		type held struct {
 			size  int
 			local bool

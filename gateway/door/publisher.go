@@ -21,7 +21,7 @@ func (p *publisher) Publish(ctx context.Context, req *pb.PublishRequest) (*pb.Pu
 		err error
 	}
 	out := make(chan outcome, 1)
-	p.server.config.Gateway.Publish(ctx, wire.RecordFromProto(req.GetRecord()), principalOf(ctx), func(ack api.Ack, err error) {
+	p.server.config.Gateway.Publish(ctx, wire.RecordFromProto(req.GetRecord()), principalOf(ctx), nil, func(ack api.Ack, err error) {
 		out <- outcome{ack, err}
 	})
 	select {
@@ -39,7 +39,7 @@ func (p *publisher) Publish(ctx context.Context, req *pb.PublishRequest) (*pb.Pu
 // outcomes and credit.
 func (p *publisher) PublishStream(ss pb.PublisherService_PublishStreamServer) error {
 	s := p.server
-	pipe := newPipe(s.config.Gateway, s.config.Region)
+	pipe := newPipe(s.config.Gateway)
 	s.workers.Go(func() { pipe.receive(ss, principalOf(ss.Context()), s.draining.Done()) })
 	return pipe.send(ss, s.draining.Done())
 }

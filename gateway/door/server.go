@@ -39,7 +39,7 @@ const (
 
 // Gateway is what the door opens to. *gateway.Gateway is one.
 type Gateway interface {
-	Publish(ctx context.Context, r api.Record, who regions.Principal, done func(api.Ack, error)) string
+	Publish(ctx context.Context, r api.Record, who regions.Principal, away func(), done func(api.Ack, error))
 	Read(ctx context.Context, q gateway.ReadRequest, who regions.Principal, send func(gateway.Batch) error) error
 }
 

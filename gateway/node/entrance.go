@@ -14,12 +14,12 @@ import (
 type entrance Node
 
 // Publish hands a record to the turn's gateway.
-func (e *entrance) Publish(ctx context.Context, r api.Record, who regions.Principal, done func(api.Ack, error)) string {
+func (e *entrance) Publish(ctx context.Context, r api.Record, who regions.Principal, away func(), done func(api.Ack, error)) {
 	if t := e.turn.Load(); t != nil {
-		return t.gateway.Publish(ctx, r, who, done)
+		t.gateway.Publish(ctx, r, who, away, done)
+		return
 	}
 	done(api.Ack{}, (*Node)(e).notHere("publish"))
-	return ""
 }
 
 // Read reads from the turn's logs. When the turn ends the reader is told to go on from

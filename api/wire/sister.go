@@ -1,0 +1,95 @@
+package wire
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/regions"
+)
+
+// Numbered is a publish on its way from one node of a region to another, or what came
+// of it. The number is the sender's own.
+type Numbered struct {
+	Number  uint64
+	Forward regions.Forward // of an outcome: empty
+	Ack     api.Ack         // of an outcome without an error
+	Err     error
+}
+
+// EncodeHandOver makes the bytes of a hand-over under a term of the seat. Deadlines
+// travel as the time that is left at now.
+func EncodeHandOver(term uint64, records []Numbered, now time.Time) ([]byte, error) {
+	m := &pb.HandOver{Term: term, Records: make([]*pb.ForwardRequest, len(records))}
+	for i := range records {
+		m.Records[i] = ForwardToProto(records[i].Number, &records[i].Forward, now)
+	}
+	return proto.Marshal(m)
+}
+
+// DecodeHandOver reads a hand-over; deadlines are counted from now and at most longest
+// away.
+func DecodeHandOver(body []byte, now time.Time, longest time.Duration) (term uint64, records []Numbered, err error) {
+	var m pb.HandOver
+	if err := proto.Unmarshal(body, &m); err != nil {
+		return 0, nil, badPeer("body", "it is no hand-over")
+	}
+	records = make([]Numbered, len(m.GetRecords()))
+	for i, r := range m.GetRecords() {
+		if r.GetRecord() == nil {
+			return 0, nil, badPeer("record", "it is absent")
+		}
+		records[i] = Numbered{Number: r.GetNumber(), Forward: forwardFromProto(r, api.LogID{}, now, longest)}
+	}
+	return m.GetTerm(), records, nil
+}
+
+// EncodeTaken makes the bytes of the answer to a hand-over: the numbers of what went on
+// to another region.
+func EncodeTaken(away []uint64) ([]byte, error) { return proto.Marshal(&pb.Taken{Away: away}) }
+
+// DecodeTaken reads the answer to a hand-over.
+func DecodeTaken(body []byte) (away []uint64, err error) {
+	var m pb.Taken
+	if err := proto.Unmarshal(body, &m); err != nil {
+		return nil, badPeer("body", "it does not answer a hand-over")
+	}
+	return m.GetAway(), nil
+}
+
+// EncodeOutcomes makes the bytes of outcomes.
+func EncodeOutcomes(outcomes []Numbered) ([]byte, error) {
+	m := &pb.Outcomes{Outcomes: make([]*pb.ForwardResponse, len(outcomes))}
+	for i, o := range outcomes {
+		r := &pb.ForwardResponse{Number: o.Number}
+		if o.Err != nil {
+			r.Result = &pb.ForwardResponse_Error{Error: StatusFromError(o.Err)}
+		} else {
+			r.Result = &pb.ForwardResponse_Ack{Ack: AckToProto(o.Ack)}
+		}
+		m.Outcomes[i] = r
+	}
+	return proto.Marshal(m)
+}
+
+// DecodeOutcomes reads outcomes. One that holds neither an ack nor an error is unknown.
+func DecodeOutcomes(body []byte) ([]Numbered, error) {
+	var m pb.Outcomes
+	if err := proto.Unmarshal(body, &m); err != nil {
+		return nil, badPeer("body", "it holds no outcomes")
+	}
+	outcomes := make([]Numbered, len(m.GetOutcomes()))
+	for i, r := range m.GetOutcomes() {
+		outcomes[i] = Numbered{Number: r.GetNumber()}
+		if a := r.GetAck(); a != nil {
+			outcomes[i].Ack = AckFromProto(a)
+			continue
+		}
+		if outcomes[i].Err = ErrorFromStatus(r.GetError()); outcomes[i].Err == nil {
+			outcomes[i].Err = &api.Error{Code: api.OutcomeUnknown, Op: "publish", Hint: "send it again with the same id"}
+		}
+	}
+	return outcomes, nil
+}
