@@ -321,6 +321,26 @@ func TestWatchdogNamesATargetThatNeverAnswers(t *testing.T) {
 	r.mirrored()
 }
 
+// A batch that a slow line carries longer than the watchdog waits is not given up: it
+// would be sent again and again and never arrive. One that no line carries is.
+func TestR14c_SlowLineIsNotAStall(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.publish(5, "global")
+	r.mirrored()
+	r.wire.slow.Store(true)
+	r.wire.hold.Store(true)
+	r.publish(5, "global")
+	<-time.After(3 * r.pace.Of(10*time.Second))
+	if n := r.counts.rebuilt.Load(); n > 0 {
+		t.Errorf("given up %d times while the line was carrying", n)
+	}
+	r.wire.slow.Store(false)
+	r.wire.hold.Store(false)
+	r.mirrored()
+	r.dense()
+}
+
 func TestRT3_WindowIsBoundedInBytes(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.window = mirror.Window{Bytes: 256 << 10}; r.wire.up = false })
 	for range 200 {

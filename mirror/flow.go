@@ -187,6 +187,7 @@ func (f *flow) session(parent context.Context) error {
 		return cause(ctx, err)
 	}
 	defer stream.Close()
+	w.watch(stream.Moving)
 	w.progress()
 	f.mu.Lock()
 	cursor := f.cursor.Sequence

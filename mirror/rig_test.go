@@ -116,6 +116,7 @@ type wire struct {
 	batches  atomic.Int64
 	lose     atomic.Bool // replies of applied batches
 	hold     atomic.Bool // batches are taken and never applied
+	slow     atomic.Bool // the line says that it still carries what was sent
 	inflight atomic.Int64
 	most     atomic.Int64 // bytes in flight at most
 	flying   atomic.Int64 // batches in flight
@@ -253,6 +254,9 @@ func (p *pipe) Recv(ctx context.Context) (regions.MirrorReply, error) {
 		return regions.MirrorReply{}, ctx.Err()
 	}
 }
+
+// Moving is what the wire says: slow for a line that is still carrying.
+func (p *pipe) Moving() bool { return p.wire.slow.Load() }
 
 func (p *pipe) Close() {
 	p.end()

@@ -7,10 +7,12 @@ import (
 )
 
 // watchdog ends a session that is behind and makes no progress. It knows at which
-// hop the session is, to name it.
+// hop the session is, to name it. It is patient with a batch that a slow line is still
+// carrying: given up on the way, it would only be sent once more.
 type watchdog struct {
 	after  time.Duration
 	mu     sync.Mutex
+	moving func() bool // nil: there is no stream yet
 	hop    string
 	paused bool
 	timer  *time.Timer
@@ -20,13 +22,24 @@ func newWatchdog(after time.Duration, cancel context.CancelCauseFunc) *watchdog 
 	w := &watchdog{after: after}
 	w.timer = time.AfterFunc(after, func() {
 		w.mu.Lock()
-		hop, paused := w.hop, w.paused
+		hop, paused, moving := w.hop, w.paused, w.moving
 		w.mu.Unlock()
-		if !paused {
+		switch {
+		case paused:
+		case moving != nil && moving():
+			w.progress()
+		default:
 			cancel(&stalled{hop})
 		}
 	})
 	return w
+}
+
+// watch asks the stream from now on whether the line still carries what is waited for.
+func (w *watchdog) watch(moving func() bool) {
+	w.mu.Lock()
+	w.moving = moving
+	w.mu.Unlock()
 }
 
 // at names the hop that is waited for.

@@ -30,6 +30,7 @@ type Hello struct {
 	TopicDigests    map[string]string            // topic → digest of its declaration
 	TopicFields     map[string]map[string]string // topic → field → value, to name what differs
 	CertificateEnds time.Time
+	Gateway         string // which of the region's gateways speaks; "": it has one
 }
 
 // Direction of traffic on a link, seen from this region.
@@ -58,6 +59,7 @@ type LinkStatus struct {
 	Hello     *Hello        // the peer's; nil: never met in this run
 	Cut       string        // a fault gate is holding the link; what it holds
 	BytesOut  uint64        // in flight on the data lane
+	Wire      int           // version that both sides speak; 0: no hello was accepted in this run
 }
 
 // LogMark is one log's part of a watermark message.
@@ -137,5 +139,9 @@ type MirrorStream interface {
 	// Recv returns the next reply; the first answers the open. Replies to batches
 	// are cumulative and come in order.
 	Recv(ctx context.Context) (MirrorReply, error)
+	// Moving reports whether patience is in order: the line has carried bytes since the
+	// last call, and what this flow waits for may still be on the way, or waits for its
+	// turn. False: nothing moves, or it should have been answered.
+	Moving() bool
 	Close()
 }

@@ -19,8 +19,8 @@ func HelloToProto(h regions.Hello) *pb.PeerHello {
 		Federation: h.Federation, Region: h.Region, FabricId: h.FabricID, BootId: h.BootID, Version: h.Version,
 		WireVersion: uint32(h.WireVersion), OldestWireVersion: uint32(h.OldestWire),
 		PolicySerial: h.PolicySerial, PolicyRevision: h.PolicyRevision, ManifestDigest: h.ManifestDigest,
-		CertificateEndsUnixNano: TimeToProto(h.CertificateEnds),
-		Topics:                  make(map[string]*pb.TopicDeclaration, len(h.TopicDigests)),
+		CertificateEndsUnixNano: TimeToProto(h.CertificateEnds), Gateway: h.Gateway,
+		Topics: make(map[string]*pb.TopicDeclaration, len(h.TopicDigests)),
 	}
 	for topic, digest := range h.TopicDigests {
 		m.Topics[topic] = &pb.TopicDeclaration{Digest: digest, Fields: h.TopicFields[topic]}
@@ -37,9 +37,9 @@ func HelloFromProto(m *pb.PeerHello) (regions.Hello, error) {
 		Federation: m.GetFederation(), Region: m.GetRegion(), FabricID: m.GetFabricId(), BootID: m.GetBootId(), Version: m.GetVersion(),
 		WireVersion: int(m.GetWireVersion()), OldestWire: int(m.GetOldestWireVersion()),
 		PolicySerial: m.GetPolicySerial(), PolicyRevision: m.GetPolicyRevision(), ManifestDigest: m.GetManifestDigest(),
-		CertificateEnds: TimeFromProto(m.GetCertificateEndsUnixNano()),
-		TopicDigests:    make(map[string]string, len(m.GetTopics())),
-		TopicFields:     make(map[string]map[string]string, len(m.GetTopics())),
+		CertificateEnds: TimeFromProto(m.GetCertificateEndsUnixNano()), Gateway: m.GetGateway(),
+		TopicDigests: make(map[string]string, len(m.GetTopics())),
+		TopicFields:  make(map[string]map[string]string, len(m.GetTopics())),
 	}
 	for topic, d := range m.GetTopics() {
 		h.TopicDigests[topic], h.TopicFields[topic] = d.GetDigest(), d.GetFields()

@@ -30,6 +30,9 @@ type gatedConn struct {
 
 	kept []byte // read, but held until its reader's deadline had passed
 
+	pacer    *pacer    // of a data connection that was dialed; else nil
+	receipts *receipts // of one that was accepted; counts whatever lane it turns out to be
+
 	mu    sync.Mutex
 	peer  string
 	plane Plane
@@ -37,6 +40,9 @@ type gatedConn struct {
 
 func newGatedConn(c net.Conn, g *Gates, clock regions.Clock, origin regions.Direction, onGone func()) *gatedConn {
 	gc := &gatedConn{Conn: c, gates: g, origin: origin, clock: clock, began: clock.Now(), closed: make(chan struct{}), onGone: onGone}
+	if origin == regions.In {
+		gc.receipts = newReceipts()
+	}
 	gc.readDL.init()
 	gc.writeDL.init()
 	g.add(gc)
@@ -88,6 +94,7 @@ func (c *gatedConn) Read(p []byte) (int, error) {
 	if len(c.kept) > 0 {
 		n := copy(p, c.kept)
 		c.kept = c.kept[n:]
+		c.count(n)
 		return n, nil
 	}
 	n, err := c.Conn.Read(p)
@@ -95,17 +102,39 @@ func (c *gatedConn) Read(p []byte) (int, error) {
 		c.kept = append(c.kept, p[:n]...)
 		return 0, gateErr
 	}
-	if n > 0 {
-		c.lastRead.Store(c.clock.Now().UnixNano())
-	}
+	c.count(n)
 	return n, err
 }
 
-func (c *gatedConn) Write(p []byte) (int, error) {
-	if err := c.pass(regions.Out, &c.writeDL); err != nil {
-		return 0, err
+func (c *gatedConn) count(n int) {
+	if n > 0 {
+		c.lastRead.Store(c.clock.Now().UnixNano())
+		if c.receipts != nil {
+			c.receipts.read(n)
+		}
 	}
-	return c.Conn.Write(p)
+}
+
+// Write goes in parts where a pacer holds it back. One goroutine writes at a time, as
+// TLS does.
+func (c *gatedConn) Write(p []byte) (int, error) {
+	for done := 0; ; {
+		part := p[done:]
+		if c.pacer != nil && len(part) > 0 {
+			n, err := c.pacer.take(len(part), c.closed, &c.writeDL)
+			if err != nil {
+				return done, err
+			}
+			part = part[:n]
+		}
+		if err := c.pass(regions.Out, &c.writeDL); err != nil {
+			return done, err
+		}
+		n, err := c.Conn.Write(part)
+		if done += n; err != nil || done == len(p) {
+			return done, err
+		}
+	}
 }
 
 func (c *gatedConn) Close() error {

@@ -10,10 +10,13 @@ import (
 
 // Bounds of mirror data in flight on one link, in bytes.
 const (
-	minWindow = 1 << 20
-	maxWindow = 32 << 20
-	windowFor = 500 * time.Millisecond // the window is what the link moves in this time
-	rateOver  = 100 * time.Millisecond // one measurement of the rate
+	slowWindow = 8 << 10 // the least on a slow line, where more would only make forwards wait
+	minWindow  = 1 << 20 // the least on any other
+	maxWindow  = 32 << 20
+	// linesInFlight times what the line holds keeps it busy: one on it, one that waits,
+	// one that is being answered.
+	linesInFlight = 3
+	windowFor     = 500 * time.Millisecond // the window is what the link moves in this time, the target's disk included
 )
 
 // credits bounds the mirror bytes in flight on one link, over all its flows. The
@@ -23,22 +26,17 @@ const (
 // hard bound.
 type credits struct {
 	clock regions.Clock
+	line  func() int // how many bytes the line itself holds: what is measured here is the target's disk, too
 
 	mu      sync.Mutex
-	window  int
+	window  int // by the rate
 	used    int
 	changed chan struct{} // closed and replaced when bytes come back
-
-	// The rate is counted over the time in which something was in flight, so that a
-	// flow with one batch at a time is measured too.
-	busy  time.Duration // of this measurement
-	since time.Time     // busy is counted up to here; meaningful while used > 0
-	moved int           // bytes answered in this measurement
-	rate  float64       // bytes per second, smoothed; 0: not measured
+	rate    rate          // of bytes that were answered
 }
 
-func newCredits(clock regions.Clock) *credits {
-	return &credits{clock: clock, window: minWindow, changed: make(chan struct{})}
+func newCredits(clock regions.Clock, line func() int) *credits {
+	return &credits{clock: clock, line: line, changed: make(chan struct{})}
 }
 
 // fits reports whether a flow that holds held may send n more.
@@ -49,7 +47,8 @@ func (c *credits) fits(n, held int) bool {
 	case held == 0:
 		return c.used+n <= maxWindow
 	}
-	return c.used+n <= c.window && held < 2*(c.window-c.used)
+	window := max(c.window, min(max(linesInFlight*c.line(), slowWindow), minWindow))
+	return c.used+n <= window && held < 2*(window-c.used)
 }
 
 // take waits until a flow may send n more bytes. held is what the flow has in flight;
@@ -62,7 +61,7 @@ func (c *credits) take(ctx context.Context, n int, held func() int) error {
 		c.mu.Lock()
 		if c.fits(n, held()) {
 			if c.used == 0 {
-				c.since = c.clock.Now()
+				c.rate.begin(c.clock.Now())
 			}
 			c.used += n
 			c.mu.Unlock()
@@ -82,24 +81,14 @@ func (c *credits) take(ctx context.Context, n int, held func() int) error {
 func (c *credits) put(n int, answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.clock.Now()
-	if c.used > 0 {
-		c.busy += now.Sub(c.since)
-	}
-	c.since = now
-	c.used -= n
+	moved := 0
 	if answered {
-		c.moved += n
+		moved = n
 	}
-	if c.busy >= rateOver {
-		measured := float64(c.moved) / c.busy.Seconds()
-		if c.rate == 0 {
-			c.rate = measured
-		}
-		c.rate += (measured - c.rate) / 2
-		c.busy, c.moved = 0, 0
-		c.window = min(max(int(c.rate*windowFor.Seconds()), minWindow), maxWindow)
+	if c.rate.add(moved, c.used > 0, true, 0, c.clock.Now()) {
+		c.window = c.rate.window(windowFor, 0, maxWindow)
 	}
+	c.used -= n
 	close(c.changed)
 	c.changed = make(chan struct{})
 }

@@ -149,6 +149,9 @@ func (w *forwarder) take(now time.Time) *flight {
 func (w *forwarder) send(ctx context.Context, stream grpc.BidiStreamingClient[pb.ForwardRequest, pb.ForwardResponse]) error {
 	tick := time.NewTicker(w.peer.beat)
 	defer tick.Stop()
+	if err := stream.Send(&pb.ForwardRequest{}); err != nil { // the first answer tells whether the peer sends receipts
+		return err
+	}
 	for {
 		select {
 		case <-w.wake:
@@ -172,14 +175,19 @@ func (w *forwarder) send(ctx context.Context, stream grpc.BidiStreamingClient[pb
 	}
 }
 
-func (w *forwarder) receive(stream grpc.BidiStreamingClient[pb.ForwardRequest, pb.ForwardResponse]) error {
+func (w *forwarder) receive(stream grpc.BidiStreamingClient[pb.ForwardRequest, pb.ForwardResponse], p *pacer) error {
 	for {
 		m, err := stream.Recv()
 		if err != nil {
 			return err
 		}
+		if received := m.GetReceived(); received > 0 {
+			p.receipt(int64(received))
+		} else {
+			p.stop()
+		}
 		if m.GetNumber() == 0 {
-			continue // the answer to a probe
+			continue // the answer to a probe, or a receipt
 		}
 		ack, err := w.outcome(m)
 		w.finish(m.GetNumber(), ack, err)

@@ -2,6 +2,7 @@ package link_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net"
@@ -25,7 +26,14 @@ const (
 	beat     = 500 * time.Millisecond
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets more tests run at a time than there are cores: they wait for heartbeats.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // region is one real mesh on a real socket, and a node behind it that a test fills in.
 type region struct {

@@ -22,7 +22,10 @@ import (
 const (
 	maxMessage = 8 << 20  // bytes: a batch of at most 2 MiB that ends in one record of 1 MiB, and room
 	httpWindow = 16 << 20 // bytes, static: estimated windows take seconds to open on a long path
-	sniSuffix  = ".link.domicile"
+	// What gRPC collects before it writes: a record that waits behind it waits for all
+	// of it, and on a slow line these are seconds.
+	writeBuffer = 4 << 10
+	sniSuffix   = ".link.domicile"
 )
 
 // serverName tells the accepting side, in the first TLS message, which lane this is
@@ -47,16 +50,24 @@ type lane struct {
 	broke  *causeConn
 }
 
-// openLane dials, shakes hands and puts gRPC on top. ctx bounds all of it.
+// openLane dials, shakes hands and puts gRPC on top. A dial that gets no answer is given
+// up soon, since it may be the path that is gone; a handshake on a slow line takes longer.
 func (p *peerLink) openLane(ctx context.Context, plane Plane) (*lane, error) {
-	raw, err := dialGated(ctx, p.mesh.dial, p.mesh.gates, p.mesh.cfg.Clock, p.name, plane, p.address)
+	dialCtx, cancel := context.WithTimeout(ctx, p.mesh.cfg.Pace.Of(dialTimeout))
+	defer cancel()
+	raw, err := dialGated(dialCtx, p.mesh.dial, p.mesh.gates, p.mesh.cfg.Clock, p.name, plane, p.address)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", p.address, err)
+	}
+	if plane == Data {
+		raw.pacer = newPacer(p.mesh.cfg.Clock, p.roundTrip)
 	}
 	cfg := p.mesh.cfg.Identity.ClientTLS(identity.Region, p.name)
 	cfg.ServerName = serverName(plane, p.mesh.cfg.Self)
 	conn := tls.Client(raw, cfg)
-	if err := conn.HandshakeContext(ctx); err != nil {
+	shakeCtx, cancelShake := context.WithTimeout(ctx, p.mesh.cfg.Pace.Of(acceptTimeout))
+	defer cancelShake()
+	if err := conn.HandshakeContext(shakeCtx); err != nil {
 		raw.Close()
 		return nil, fmt.Errorf("handshake with %s: %w", p.address, explainTLS(err))
 	}
@@ -70,7 +81,7 @@ func (p *peerLink) openLane(ctx context.Context, plane Plane) (*lane, error) {
 			}
 			return l.broke, nil
 		}),
-		grpc.WithInitialWindowSize(httpWindow), grpc.WithInitialConnWindowSize(httpWindow),
+		grpc.WithInitialWindowSize(httpWindow), grpc.WithInitialConnWindowSize(httpWindow), grpc.WithWriteBufferSize(writeBuffer),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(), grpc.WithNoProxy(), grpc.WithIdleTimeout(0))
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"domicile/regions"
 )
 
-// maxBatches is how many batches of one flow may be in flight, however small.
-const maxBatches = 1024
+// maxPieces is how many messages of one flow may be in flight, however small.
+const maxPieces = 1024
 
 // OpenMirror opens one flow to a peer. The first reply on the stream answers the
 // open. It fails with HomeUnreachable while the link is not up. ctx bounds only the
@@ -42,7 +42,8 @@ func (m *Mesh) OpenMirror(ctx context.Context, peer string, o regions.MirrorOpen
 		cancel(err)
 		return nil, p.lost("open mirror", err)
 	}
-	f := &flow{session: s, stream: stream, ctx: flowCtx, cancel: cancel, replies: make(chan regions.MirrorReply, maxBatches+1), ended: make(chan struct{})}
+	f := &flow{session: s, stream: stream, ctx: flowCtx, cancel: cancel, replies: make(chan regions.MirrorReply, maxPieces+1), ended: make(chan struct{})}
+	s.flows.Add(1)
 	go f.receive() // owned by the flow: ends with it, and Close waits
 	return f, nil
 }
@@ -62,41 +63,86 @@ type flow struct {
 	stream  grpc.BidiStreamingClient[pb.MirrorRequest, pb.MirrorResponse]
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	replies chan regions.MirrorReply // room for the open's and one for each batch in flight
+	replies chan regions.MirrorReply // room for the open's and one for each piece in flight
 	ended   chan struct{}            // closed by receive, which sets err before
 
 	err error
 
-	mu    sync.Mutex
-	sizes []int // of the batches in flight, oldest first
-	held  int   // their sum
-	over  bool
+	mu      sync.Mutex
+	pieces  []piece // in flight, oldest first
+	held    int     // the sum of their sizes
+	waiting bool    // for credits
+	seen    int64   // how far the line was at the last call of Moving
+	over    bool
 }
 
+// piece is what goes over as one message: a batch, or a part of one that is larger
+// than the window.
+type piece struct {
+	size int
+	by   int64 // it has arrived once the peer has read this much of the connection
+}
+
+// bytesHeld is what the flow has in flight, or more than any window when it may have no
+// more messages.
 func (f *flow) bytesHeld() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(f.pieces) >= maxPieces {
+		return 2 * maxWindow
+	}
 	return f.held
 }
 
-// Send hands one batch over; it blocks while the link's credits are used up. If ctx
-// ends while the batch is on its way into the stream, the flow ends with it.
+// Send hands one batch over; it blocks while the link's credits are used up. A batch
+// that is larger than what the line moves in a moment goes in pieces, each with a reply
+// of its own. If ctx ends while a piece is on its way into the stream, the flow ends
+// with it.
 func (f *flow) Send(ctx context.Context, b regions.MirrorBatch) error {
-	size := 0
-	for i := range b.Items {
-		size += b.Items[i].Size()
+	if itemsSize(b.Items) > maxMessage-(1<<20) {
+		return &api.Error{Code: api.BadRequest, Op: "mirror", Region: f.session.peer.name, Field: "items", Hint: "send smaller batches"}
 	}
+	for rest := b.Items; len(rest) > 0; {
+		n, size := cut(rest, f.session.data.raw.pacer.holds()/2)
+		b.Items, rest = rest[:n], rest[n:]
+		if err := f.sendPiece(ctx, b, size); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func itemsSize(items []regions.Item) (size int) {
+	for i := range items {
+		size += items[i].Size()
+	}
+	return size
+}
+
+// cut is how many of the first items fit into limit, at least one, and their size.
+func cut(items []regions.Item, limit int) (n, size int) {
+	for ; n < len(items); n++ {
+		s := items[n].Size()
+		if n > 0 && size+s > limit {
+			break
+		}
+		size += s
+	}
+	return n, size
+}
+
+func (f *flow) sendPiece(ctx context.Context, b regions.MirrorBatch, size int) error {
 	p := f.session.peer
-	if size > maxMessage-(1<<20) {
-		return &api.Error{Code: api.BadRequest, Op: "mirror", Region: p.name, Field: "items", Hint: "send smaller batches"}
-	}
 	if ctx.Err() != nil { // AfterFunc below would tell, but later
 		return context.Cause(ctx)
 	}
 	waitCtx, stopWaiting := context.WithCancelCause(f.ctx)
 	defer stopWaiting(nil)
 	defer context.AfterFunc(ctx, func() { stopWaiting(context.Cause(ctx)) })()
-	if err := f.session.credits.take(waitCtx, size, f.bytesHeld); err != nil {
+	f.wait(true)
+	err := f.session.credits.take(waitCtx, size, f.bytesHeld)
+	f.wait(false)
+	if err != nil {
 		return p.lost("mirror", err)
 	}
 	if err := f.book(size); err != nil {
@@ -114,16 +160,20 @@ func (f *flow) Send(ctx context.Context, b regions.MirrorBatch) error {
 	return nil
 }
 
+func (f *flow) wait(waiting bool) {
+	f.mu.Lock()
+	f.waiting = waiting
+	f.mu.Unlock()
+}
+
 func (f *flow) book(size int) error {
+	by := f.session.arrivesBy(size)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over {
 		return f.session.peer.lost("mirror", context.Cause(f.ctx))
 	}
-	if len(f.sizes) >= maxBatches {
-		return &api.Error{Code: api.Overloaded, Op: "mirror", Region: f.session.peer.name, Hint: "wait for replies before sending more"}
-	}
-	f.sizes = append(f.sizes, size)
+	f.pieces = append(f.pieces, piece{size, by})
 	f.held += size
 	return nil
 }
@@ -131,6 +181,7 @@ func (f *flow) book(size int) error {
 // receive takes replies and gives credits back, whether or not anyone calls Recv.
 func (f *flow) receive() {
 	defer close(f.ended)
+	defer f.session.flows.Add(-1)
 	for first := true; ; first = false {
 		m, err := f.stream.Recv()
 		if err != nil {
@@ -151,12 +202,12 @@ func (f *flow) receive() {
 // answered gives back the credits of the oldest batch: each gets one reply, in order.
 func (f *flow) answered() bool {
 	f.mu.Lock()
-	if len(f.sizes) == 0 {
+	if len(f.pieces) == 0 {
 		f.mu.Unlock()
 		return false
 	}
-	n := f.sizes[0]
-	f.sizes = f.sizes[1:]
+	n := f.pieces[0].size
+	f.pieces = f.pieces[1:]
 	f.held -= n
 	f.mu.Unlock()
 	f.session.credits.put(n, true)
@@ -168,7 +219,7 @@ var errUnasked = errors.New("the target sent a reply to no batch")
 func (f *flow) finish(err error) {
 	f.mu.Lock()
 	n := f.held
-	f.over, f.sizes, f.held = true, nil, 0
+	f.over, f.pieces, f.held = true, nil, 0
 	f.mu.Unlock()
 	f.session.credits.put(n, false)
 	if cause := context.Cause(f.ctx); cause != nil {
@@ -198,6 +249,26 @@ func (f *flow) Recv(ctx context.Context) (regions.MirrorReply, error) {
 	default:
 		return regions.MirrorReply{}, f.err
 	}
+}
+
+// Moving tells a flow that the line is slow from one whose target does not answer:
+// only the first is worth waiting for.
+func (f *flow) Moving() bool {
+	_, arrived, telling := f.session.data.raw.pacer.position()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	moved := arrived > f.seen
+	f.seen = arrived
+	return telling && moved && (f.waiting || len(f.pieces) > 0 && arrived < f.pieces[0].by)
+}
+
+// arrivesBy is how far the peer has read once a message of this size that is handed
+// over now is there, for certain. All that is in flight may go first, and streams take
+// turns; what a message has around its records is counted as much again.
+func (s *session) arrivesBy(size int) int64 {
+	written, _, _ := s.data.raw.pacer.position()
+	ahead := s.credits.inFlight() + s.forwards.bytesInFlight()
+	return written + 2*int64(ahead+size*max(int(s.flows.Load()), 1)+writeBuffer)
 }
 
 // Close ends the flow and waits for its goroutine.

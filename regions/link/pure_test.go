@@ -129,7 +129,7 @@ func TestB31_BackoffSpreadsAndSurvivesShortSuccesses(t *testing.T) {
 func TestRT3_CreditsAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock := regions.NewManualClock(start)
-		c := newCredits(clock)
+		c := newCredits(clock, func() int { return maxWindow })
 		held := make([]int, 6)
 		out := make([][]int, len(held))
 		now, cancel := context.WithCancel(context.Background())
@@ -174,7 +174,7 @@ func TestRT3_CreditsAreBounded(t *testing.T) {
 				for _, h := range held {
 					sum += h
 				}
-				if c.inFlight() != sum || sum > maxWindow || c.window < minWindow || c.window > maxWindow {
+				if c.inFlight() != sum || sum > maxWindow || c.window > maxWindow {
 					t.Fatalf("in flight %d, taken %d, window %d", c.inFlight(), sum, c.window)
 				}
 			},
@@ -184,7 +184,7 @@ func TestRT3_CreditsAreBounded(t *testing.T) {
 
 func TestRT3_WindowIsHalfASecondOfTheMeasuredRate(t *testing.T) {
 	clock := regions.NewManualClock(start)
-	c := newCredits(clock)
+	c := newCredits(clock, func() int { return maxWindow })
 	for range 100 { // 10 MB/s, one batch at a time
 		if err := c.take(context.Background(), 500_000, func() int { return 0 }); err != nil {
 			t.Fatal(err)
@@ -277,9 +277,10 @@ func TestR14d_RoundsAreWhole(t *testing.T) {
 		}
 		rounds := make(chan regions.Watermarks, 1)
 		var r roundReader
-		fs := frames(&w, last)
+		per := rapid.SampledFrom([]int{0, 1, 16, 500, 9000}).Draw(t, "marks in a frame")
+		fs := frames(&w, last, per)
 		for i, f := range fs {
-			if len(f.Logs) > marksPerFrame {
+			if len(f.Logs) > min(max(per, 1), marksPerFrame) {
 				t.Fatalf("a frame of %d logs", len(f.Logs))
 			}
 			if err := r.add(f, rounds); err != nil {

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -17,16 +18,18 @@ const (
 	maxServed      = 2 * maxForwards
 	maxServedBytes = 2 * maxForwardBytes
 	maxAnswers     = 4 * maxForwards // answers that wait because the peer does not read
+
+	receiptEvery = 5 * time.Millisecond // at most: on a fast line a receipt is for megabytes
 )
 
 // Forward takes records to their home and answers in any order.
 func (s *service) Forward(stream grpc.BidiStreamingServer[pb.ForwardRequest, pb.ForwardResponse]) error {
-	_, p, err := s.caller(stream.Context(), "forward", Data)
+	info, p, err := s.caller(stream.Context(), "forward", Data)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
-	a := &answers{mesh: s.mesh, wake: make(chan struct{}, 1)}
+	a := &answers{mesh: s.mesh, receipts: info.conn.receipts, wake: make(chan struct{}, 1)}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer cancel() // a stream that cannot be answered is over
@@ -50,7 +53,8 @@ func (s *service) Forward(stream grpc.BidiStreamingServer[pb.ForwardRequest, pb.
 
 // answers are the outcomes of one stream's forwards on their way back.
 type answers struct {
-	mesh *Mesh
+	mesh     *Mesh
+	receipts *receipts
 
 	mu      sync.Mutex
 	serving int // handed to the node and not answered
@@ -133,14 +137,27 @@ func (a *answers) drain() []*pb.ForwardResponse {
 	return ready
 }
 
+// send is the stream's only sender. Every answer carries a receipt; one goes alone
+// when enough was read, but not more often than every few milliseconds.
 func (a *answers) send(ctx context.Context, stream grpc.BidiStreamingServer[pb.ForwardRequest, pb.ForwardResponse]) {
+	again := time.NewTimer(0)
+	defer again.Stop()
+	var due <-chan struct{} // nil while the last receipt is too young
 	for {
+		var ready []*pb.ForwardResponse
 		select {
 		case <-a.wake:
+			ready = a.drain()
+		case <-due:
+			ready, due = []*pb.ForwardResponse{{}}, nil
+			again.Reset(receiptEvery)
+		case <-again.C:
+			due = a.receipts.due
 		case <-ctx.Done():
 			return
 		}
-		for _, r := range a.drain() {
+		for _, r := range ready {
+			r.Received = uint64(a.receipts.tell())
 			if stream.Send(r) != nil {
 				return
 			}

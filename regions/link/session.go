@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	pb "domicile/api/domicile/v1"
 	"domicile/api/wire"
@@ -20,8 +22,9 @@ const (
 	dataSilence = 5  // heartbeats without a byte on the data lane: it is lost
 	staleBeats  = 10 // heartbeats without a word: what the peer once opened is closed
 
-	marksPerFrame = 500
+	marksPerFrame = 500 // at most; fewer where the line is slow
 	marksPerRound = 2000
+	bytesOfMark   = 128 // about
 )
 
 var (
@@ -42,20 +45,30 @@ type session struct {
 
 	forwards *forwarder
 	credits  *credits
+	flows    atomic.Int32 // that are open
 
 	beatDue  chan struct{} // what we hear has changed: say so now
 	helloDue chan struct{}
 	frames   chan *pb.WatermarkList
+	marks    *pacer // of the frames
 
 	mu      sync.Mutex
 	number  uint64
-	waiting map[uint64]time.Time // heartbeats without an answer yet → when sent
+	waiting map[uint64]beatSent // heartbeats without an answer yet
+}
+
+// beatSent is when a heartbeat was sent, and behind how many bytes of watermarks.
+type beatSent struct {
+	at    time.Time
+	marks int64
 }
 
 func newSession(p *peerLink) *session {
-	return &session{peer: p, beatDue: make(chan struct{}, 1), helloDue: make(chan struct{}, 1),
-		frames: make(chan *pb.WatermarkList), waiting: map[uint64]time.Time{},
-		forwards: newForwarder(p), credits: newCredits(p.mesh.cfg.Clock)}
+	s := &session{peer: p, beatDue: make(chan struct{}, 1), helloDue: make(chan struct{}, 1),
+		frames: make(chan *pb.WatermarkList), waiting: map[uint64]beatSent{},
+		marks: newPacer(p.mesh.cfg.Clock, p.roundTrip), forwards: newForwarder(p)}
+	s.credits = newCredits(p.mesh.cfg.Clock, func() int { return s.data.raw.pacer.holds() })
+	return s
 }
 
 func (s *session) bytesOut() uint64 {
@@ -76,9 +89,7 @@ func (s *session) end(why error) { s.stop(why) }
 // greet opens one lane and exchanges hellos on it: on each connection the accepting
 // side serves nothing before.
 func (p *peerLink) greet(ctx context.Context, plane Plane) (*lane, error) {
-	dialCtx, cancel := context.WithTimeout(ctx, p.mesh.cfg.Pace.Of(dialTimeout))
-	defer cancel()
-	l, err := p.openLane(dialCtx, plane)
+	l, err := p.openLane(ctx, plane)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("%s does not answer on the %s lane", p.address, plane)
 	}
@@ -143,11 +154,13 @@ func (s *session) start() error {
 		return s.data.why(err)
 	}
 	s.peer.sessionBegun(s)
+	s.data.raw.pacer.start()
+	s.marks.start()
 	s.work(s.control, true, func() error { return s.sendControl(control) })
 	s.work(s.control, false, func() error { return s.recvControl(control) })
 	s.work(s.control, false, s.makeRounds)
 	s.work(s.data, true, func() error { return s.forwards.send(s.ctx, forward) })
-	s.work(s.data, false, func() error { return s.forwards.receive(forward) })
+	s.work(s.data, false, func() error { return s.forwards.receive(forward, s.data.raw.pacer) })
 	s.work(s.data, false, func() error { return s.forwards.sweep(s.ctx) })
 	return nil
 }
@@ -166,8 +179,9 @@ func (s *session) work(l *lane, sends bool, part func() error) {
 }
 
 // sendControl is the only sender on the control stream. Heartbeats come first: a
-// round of watermarks goes out in frames, and a heartbeat that is due goes between
-// two of them.
+// round of watermarks goes out in frames, a heartbeat that is due goes between two of
+// them, and no more frames are handed over than the line carries in a moment: gRPC and
+// the socket would take seconds of them, and the heartbeat would wait behind.
 func (s *session) sendControl(stream grpc.BidiStreamingClient[pb.ControlRequest, pb.ControlResponse]) error {
 	tick := time.NewTicker(s.peer.beat)
 	defer tick.Stop()
@@ -183,16 +197,22 @@ func (s *session) sendControl(stream grpc.BidiStreamingClient[pb.ControlRequest,
 			continue
 		default:
 		}
+		frames := s.frames
+		room, changed := s.marks.room()
+		if !room {
+			frames = nil
+		}
 		var err error
 		select {
+		case <-changed:
 		case <-tick.C:
 			err = s.sendBeat(stream)
 		case <-s.beatDue:
 			err = s.sendBeat(stream)
 		case <-s.helloDue:
 			err = stream.Send(&pb.ControlRequest{Frame: &pb.ControlRequest_Hello{Hello: wire.HelloToProto(s.peer.mesh.hello())}})
-		case f := <-s.frames:
-			err = stream.Send(&pb.ControlRequest{Frame: &pb.ControlRequest_Watermarks{Watermarks: f}})
+		case f := <-frames:
+			err = s.sendFrame(stream, f)
 		case <-s.ctx.Done():
 			return nil
 		}
@@ -208,15 +228,28 @@ func (s *session) sendBeat(stream grpc.BidiStreamingClient[pb.ControlRequest, pb
 	}
 	now := s.peer.now()
 	hears := s.peer.hearsPeer(now)
+	marks, _, _ := s.marks.position()
 	s.mu.Lock()
 	s.number++
 	number := s.number
-	s.waiting[number] = now
+	s.waiting[number] = beatSent{now, marks}
 	delete(s.waiting, number-offsetSamples) // bounded: answers that old no longer count
 	s.mu.Unlock()
 	return stream.Send(&pb.ControlRequest{Frame: &pb.ControlRequest_Heartbeat{Heartbeat: &pb.Heartbeat{
 		Number: number, SentUnixNano: now.UnixNano(), HearsYou: hears,
 	}}})
+}
+
+// sendFrame sends a part of a round, and a heartbeat whose answer says that it has
+// arrived when that has to be known before the next one is due.
+func (s *session) sendFrame(stream grpc.BidiStreamingClient[pb.ControlRequest, pb.ControlResponse], f *pb.WatermarkList) error {
+	if err := stream.Send(&pb.ControlRequest{Frame: &pb.ControlRequest_Watermarks{Watermarks: f}}); err != nil {
+		return err
+	}
+	if !s.marks.wrote(proto.Size(f)) {
+		return nil
+	}
+	return s.sendBeat(stream)
 }
 
 func (s *session) recvControl(stream grpc.BidiStreamingClient[pb.ControlRequest, pb.ControlResponse]) error {
@@ -231,7 +264,8 @@ func (s *session) recvControl(stream grpc.BidiStreamingClient[pb.ControlRequest,
 		delete(s.waiting, r.GetNumber())
 		s.mu.Unlock()
 		if ok { // else it answers nothing that we asked
-			s.peer.answered(s, sent, time.Unix(0, r.GetReceivedUnixNano()), time.Unix(0, r.GetRepliedUnixNano()))
+			s.marks.receipt(sent.marks)
+			s.peer.answered(s, sent.at, time.Unix(0, r.GetReceivedUnixNano()), time.Unix(0, r.GetRepliedUnixNano()))
 		}
 	}
 }
@@ -245,7 +279,7 @@ func (s *session) makeRounds() error {
 	var instant time.Time
 	for {
 		w := s.peer.mesh.cfg.Handler.Marks(s.peer.name, all)
-		for _, f := range frames(&w, instant) {
+		for _, f := range frames(&w, instant, s.marks.holds()/2/bytesOfMark) {
 			select {
 			case s.frames <- f:
 			case <-s.ctx.Done():
@@ -261,10 +295,11 @@ func (s *session) makeRounds() error {
 	}
 }
 
-// frames cuts a round into frames. A round above the limit loses its tail, says how
+// frames cuts a round into frames of so many marks, within reason. A round above the limit loses its tail, says how
 // many marks it lost, and repeats the last instant: an instant that moved on would
 // close logs whose marks were left out.
-func frames(w *regions.Watermarks, lastInstant time.Time) []*pb.WatermarkList {
+func frames(w *regions.Watermarks, lastInstant time.Time, perFrame int) []*pb.WatermarkList {
+	perFrame = min(max(perFrame, 1), marksPerFrame)
 	if over := len(w.Logs) - marksPerRound; over > 0 {
 		w.Logs, w.Refused, w.Instant = w.Logs[:marksPerRound], w.Refused+over, lastInstant
 	}
@@ -272,7 +307,7 @@ func frames(w *regions.Watermarks, lastInstant time.Time) []*pb.WatermarkList {
 	logs := whole.Logs
 	var out []*pb.WatermarkList
 	for first := true; first || len(logs) > 0; first = false {
-		n := min(len(logs), marksPerFrame)
+		n := min(len(logs), perFrame)
 		out = append(out, &pb.WatermarkList{
 			IssuedUnixNano: whole.IssuedUnixNano, InstantUnixNano: whole.InstantUnixNano, All: whole.All, Refused: whole.Refused,
 			Logs: logs[:n], More: n < len(logs),

@@ -36,6 +36,7 @@ type PeerHello struct {
 	ManifestDigest          string                       `protobuf:"bytes,10,opt,name=manifest_digest,json=manifestDigest,proto3" json:"manifest_digest,omitempty"`
 	Topics                  map[string]*TopicDeclaration `protobuf:"bytes,11,rep,name=topics,proto3" json:"topics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	CertificateEndsUnixNano int64                        `protobuf:"varint,12,opt,name=certificate_ends_unix_nano,json=certificateEndsUnixNano,proto3" json:"certificate_ends_unix_nano,omitempty"`
+	Gateway                 string                       `protobuf:"bytes,13,opt,name=gateway,proto3" json:"gateway,omitempty"` // which of the region's gateways this is; "": it has one
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
 }
@@ -152,6 +153,13 @@ func (x *PeerHello) GetCertificateEndsUnixNano() int64 {
 		return x.CertificateEndsUnixNano
 	}
 	return 0
+}
+
+func (x *PeerHello) GetGateway() string {
+	if x != nil {
+		return x.Gateway
+	}
+	return ""
 }
 
 type TopicDeclaration struct {
@@ -919,12 +927,13 @@ func (x *Principal) GetPlace() string {
 
 type ForwardResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
-	Number uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Number uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // 0: answers a probe, or only carries received
 	// Types that are valid to be assigned to Result:
 	//
 	//	*ForwardResponse_Ack
 	//	*ForwardResponse_Error
 	Result        isForwardResponse_Result `protobuf_oneof:"result"`
+	Received      uint64                   `protobuf:"varint,4,opt,name=received,proto3" json:"received,omitempty"` // bytes read from this connection so far; 0: not told
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -989,6 +998,13 @@ func (x *ForwardResponse) GetError() *status.Status {
 		}
 	}
 	return nil
+}
+
+func (x *ForwardResponse) GetReceived() uint64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
 }
 
 type isForwardResponse_Result interface {
@@ -1613,7 +1629,7 @@ var File_domicile_v1_peer_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16domicile/v1/peer.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x17google/rpc/status.proto\"\xb0\x04\n" +
+	"\x16domicile/v1/peer.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x17google/rpc/status.proto\"\xca\x04\n" +
 	"\tPeerHello\x12\x1e\n" +
 	"\n" +
 	"federation\x18\x01 \x01(\tR\n" +
@@ -1629,7 +1645,8 @@ const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\x0fmanifest_digest\x18\n" +
 	" \x01(\tR\x0emanifestDigest\x12:\n" +
 	"\x06topics\x18\v \x03(\v2\".domicile.v1.PeerHello.TopicsEntryR\x06topics\x12;\n" +
-	"\x1acertificate_ends_unix_nano\x18\f \x01(\x03R\x17certificateEndsUnixNano\x1aX\n" +
+	"\x1acertificate_ends_unix_nano\x18\f \x01(\x03R\x17certificateEndsUnixNano\x12\x18\n" +
+	"\agateway\x18\r \x01(\tR\agateway\x1aX\n" +
 	"\vTopicsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.domicile.v1.TopicDeclarationR\x05value:\x028\x01\"\xa8\x01\n" +
@@ -1690,11 +1707,12 @@ const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05class\x18\x03 \x01(\tR\x05class\x12\x14\n" +
-	"\x05place\x18\x04 \x01(\tR\x05place\"\x85\x01\n" +
+	"\x05place\x18\x04 \x01(\tR\x05place\"\xa1\x01\n" +
 	"\x0fForwardResponse\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12$\n" +
 	"\x03ack\x18\x02 \x01(\v2\x10.domicile.v1.AckH\x00R\x03ack\x12*\n" +
-	"\x05error\x18\x03 \x01(\v2\x12.google.rpc.StatusH\x00R\x05errorB\b\n" +
+	"\x05error\x18\x03 \x01(\v2\x12.google.rpc.StatusH\x00R\x05error\x12\x1a\n" +
+	"\breceived\x18\x04 \x01(\x04R\breceivedB\b\n" +
 	"\x06result\"y\n" +
 	"\rMirrorRequest\x12-\n" +
 	"\x04open\x18\x01 \x01(\v2\x17.domicile.v1.MirrorOpenH\x00R\x04open\x120\n" +
