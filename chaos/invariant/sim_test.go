@@ -218,7 +218,7 @@ func (s *sim) say() {
 			s.book.Note(ledger.Event{Lag: &ledger.LagSample{Region: home, Lag: lag}})
 		}
 	}
-	s.book.Note(ledger.Event{Advice: &ledger.Advice{Region: "us", Lines: []string{"nothing: residency", "domicile status --context eu"}}})
+	s.book.Note(ledger.Event{Advice: &ledger.Advice{Region: "us", Lines: []string{"orders@eu: nothing: its failover rule is never", "domicile status --context eu"}}})
 }
 
 func (s *sim) gauges() {

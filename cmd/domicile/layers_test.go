@@ -29,7 +29,7 @@ var floors = [][]string{
 	{"gateway/door", "gateway/admin", "chaos/invariant"},
 	{"gateway/node"},
 	{"chaos/lab", "chaos/shop"},
-	{"chaos/demo", "chaos/field"},
+	{"chaos/demo", "chaos/field", "chaos/fieldreports"},
 	{"chaos/schedule"},
 	{"cmd/domicile"},
 }
