@@ -3,6 +3,7 @@ package fabric
 import (
 	"os"
 	"sync"
+	"time"
 )
 
 // barrier is the region's group commit. A round takes what the broker had answered
@@ -17,6 +18,7 @@ type barrier struct {
 	waiting []func() // releases, in order
 	running bool
 	failed  bool
+	since   time.Time // the sync that runs began; zero: none runs
 }
 
 // after calls release, in order, when all that is written now is on disk; never if
@@ -43,8 +45,13 @@ func (b *barrier) rounds() {
 			b.mu.Unlock()
 			return
 		}
+		b.since = time.Now()
 		b.mu.Unlock()
-		if err := b.sync(b.dir); err != nil {
+		err := b.sync(b.dir)
+		b.mu.Lock()
+		b.since = time.Time{}
+		b.mu.Unlock()
+		if err != nil {
 			b.mu.Lock()
 			b.failed, b.running, b.waiting = true, false, nil
 			b.mu.Unlock()
@@ -55,4 +62,14 @@ func (b *barrier) rounds() {
 			release()
 		}
 	}
+}
+
+// lasting is how long the sync that runs has lasted; 0: none runs.
+func (b *barrier) lasting() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.since.IsZero() {
+		return 0
+	}
+	return max(time.Since(b.since), time.Nanosecond)
 }

@@ -57,6 +57,8 @@ type Hooks struct {
 	Wire func(net.Conn) net.Conn
 	// Step is told of each step of a purge or a deletion once it is done.
 	Step func(step string)
+	// Free replaces the question to the file system how much of it is free.
+	Free func(dir string) (free, total int64, err error)
 	// BootID replaces the kernel's boot id.
 	BootID string
 }
@@ -82,6 +84,9 @@ func (c *Config) fill() error {
 	}
 	if c.Hooks.Sync == nil {
 		c.Hooks.Sync = Syncfs
+	}
+	if c.Hooks.Free == nil {
+		c.Hooks.Free = Statfs
 	}
 	return nil
 }

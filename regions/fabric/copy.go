@@ -115,6 +115,9 @@ func (l mirrored) admit(entries []*entry) error {
 		return &api.Error{Code: api.Overloaded, Op: "apply batch", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
 			RetryAfter: l.f.cfg.Pace.Of(200 * time.Millisecond), Hint: "send smaller batches, or the same one again"}
 	}
+	if err := l.f.full(l.cfg.ID.Topic, size); err != nil {
+		return err
+	}
 	l.enqueue(entries...)
 	return nil
 }

@@ -41,18 +41,21 @@ type Fabric struct {
 	wired  *wire
 	tokens atomic.Uint64 // given to requests and batches
 
+	space   space
 	failure atomic.Pointer[failure]
-	fenced  chan struct{} // closed at the failure
+	emptied chan struct{} // logs were vacated
 	closed  chan struct{} // closed when Close is through
 
-	mu       sync.Mutex
-	draining bool // Close was called: no log is opened any more
-	closing  bool // nothing is started any more
-	wg       sync.WaitGroup
-	logs     map[string]*store // by stream, those opened in this run
-	opening  map[string]bool
-	known    map[string]logEntry // by stream, all that this store was ever given
-	clean    map[string]uint64   // by stream, broker's last sequence at the last clean end
+	mu        sync.Mutex
+	draining  bool // Close was called: no log is opened any more
+	closing   bool // nothing is started any more
+	wg        sync.WaitGroup
+	fenced    chan struct{}     // closed at a failure
+	logs      map[string]*store // by stream, those opened in this run
+	opening   map[string]bool
+	known     map[string]logEntry // by stream, all that this store was ever given
+	clean     map[string]uint64   // by stream, broker's last sequence at the last clean end
+	restarted bool                // the broker was, in this run: no end is a clean one
 }
 
 // Open starts the region's store on cfg.Dir, which it creates if need be. It fails
@@ -64,7 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Fabric, error) {
 	}
 	f := &Fabric{cfg: cfg, indexes: newIndexes(), logs: map[string]*store{}, opening: map[string]bool{},
 		known: map[string]logEntry{}, clean: map[string]uint64{}, sweeps: make(chan struct{}, 1),
-		fenced: make(chan struct{}), closed: make(chan struct{}), seat: newSeat()}
+		fenced: make(chan struct{}), emptied: make(chan struct{}, 1), closed: make(chan struct{}), seat: newSeat()}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := f.open(ctx); err != nil {
 		f.cancel()
@@ -81,6 +84,9 @@ func (f *Fabric) open(ctx context.Context) error {
 	}
 	last, err := f.readMarks()
 	if err != nil {
+		return err
+	}
+	if err := f.checkStart(); err != nil {
 		return err
 	}
 	f.barrier = &barrier{dir: f.dir, sync: f.syncRound, fail: f.failSync, spawn: f.spawn}
@@ -101,7 +107,7 @@ func (f *Fabric) open(ctx context.Context) error {
 	if err := f.writeRun(run{State: runOpen, Boot: f.boot}); err != nil {
 		return fmt.Errorf("write run mark: %w", err)
 	}
-	if !f.spawn(f.sweepLoop) {
+	if !f.spawn(f.sweepLoop) || !f.spawn(f.spaceLoop) {
 		return errors.New("fabric closed while it opened")
 	}
 	f.seat.set(Seat{Node: f.cfg.Region, Mine: true, Term: 1, Since: f.cfg.Clock.Now()})
@@ -111,9 +117,13 @@ func (f *Fabric) open(ctx context.Context) error {
 // start starts the broker, with room to spare beyond MaxStore, and brings what it took up
 // of an unclean run to disk.
 func (f *Fabric) start(ctx context.Context, spare int64, last run) (err error) {
-	if f.broker, err = startBroker(ctx, &f.cfg, f.cfg.MaxStore+spare); err != nil {
+	b, err := startBroker(ctx, &f.cfg, f.cfg.MaxStore+spare)
+	if err != nil {
 		return err
 	}
+	f.wireMu.Lock() // readers of an earlier broker may still ask for a wire
+	f.broker = b
+	f.wireMu.Unlock()
 	if err := f.finishDeletions(ctx); err != nil {
 		return err
 	}
@@ -128,8 +138,13 @@ func (f *Fabric) start(ctx context.Context, spare int64, last run) (err error) {
 
 func (f *Fabric) stopBroker() {
 	f.stopWire()
-	f.broker.stop()
+	f.wireMu.Lock()
+	b := f.broker
 	f.broker = nil
+	f.wireMu.Unlock()
+	if b != nil {
+		b.stop()
+	}
 }
 
 func (f *Fabric) openDir() error {
@@ -234,6 +249,9 @@ func (f *Fabric) wire() (*wire, error) {
 	}
 	if f.ctx.Err() != nil {
 		return nil, shuttingDown()
+	}
+	if f.broker == nil {
+		return nil, &api.Error{Code: api.NotReady, Op: "use store", RetryAfter: f.cfg.Pace.Of(time.Second), Hint: "the broker is being started again"}
 	}
 	conn, err := f.broker.srv.InProcessConn()
 	if err != nil {
@@ -352,9 +370,7 @@ func (f *Fabric) stopWire() {
 
 // release gives back what Open took before anything could be written.
 func (f *Fabric) release() {
-	if f.broker != nil {
-		f.stopBroker()
-	}
+	f.stopBroker()
 	for _, file := range []*os.File{f.dir, f.lock} {
 		if file != nil {
 			_ = file.Close()

@@ -2,8 +2,8 @@ package fabric_test
 
 import (
 	"context"
+	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,17 +13,18 @@ import (
 	"domicile/regions/fabric/fabrictest"
 )
 
-// RA5, RT3: the disk runs full under load. Every append is answered with a code within
-// two seconds (times two, on a shared machine), later ones are refused at once, what
-// was acknowledged stays readable, and all of it is there once there is space again.
-func TestRA5_FullDiskRefusesInTimeAndLosesNothingAcked(t *testing.T) {
+// Report B39, RA5, RT3: a real disk fills under load. Appends are refused with
+// STORAGE_FULL before the broker meets the end of it, what was acknowledged is read, a
+// start while it is full takes nothing away, one without any room is refused, and all of
+// it goes on once there is space again.
+func TestB39_FullDiskRefusesInTimeAndLosesNothingAcked(t *testing.T) {
 	needRoot(t, "unshare", "mount", "umount")
 	inNamespace(t, fullDisk)
 }
 
 func fullDisk(t *testing.T) {
 	disk := t.TempDir()
-	must(t, "mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", disk)
+	must(t, "mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", disk)
 	defer func() { must(t, "umount", "-l", disk) }()
 	dir := filepath.Join(disk, "data")
 	log := fabric.LogConfig{ID: mustID(t, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 64 << 20}
@@ -37,57 +38,53 @@ func fullDisk(t *testing.T) {
 		return f, l
 	}
 	f, l := open()
-	const body = 4096
-	acked := map[int]uint64{}
-	codes := map[api.Code]int{}
-	var slowest time.Duration
-	for n := 0; len(codes) == 0; n += 500 {
-		if n > 20000 {
-			t.Fatal("the disk never ran full")
-		}
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		for i := n; i < n+500; i++ {
-			wg.Add(1)
-			start := time.Now()
-			l.Append(regions.Draft{Record: childRecord(i, body)}, func(s regions.Stored) {
-				defer wg.Done()
-				mu.Lock()
-				defer mu.Unlock()
-				if s.Err == nil {
-					acked[i] = s.Position.Sequence
-					return
-				}
-				codes[api.CodeOf(s.Err)]++
-				slowest = max(slowest, time.Since(start))
-			})
-		}
-		wg.Wait()
-	}
+	acked, codes, slowest := fill(t, l, 4096)
 	t.Logf("%d acknowledged; then %v, the slowest told after %s", len(acked), codes, slowest)
+	if len(codes) != 1 || codes[api.StorageFull] == 0 {
+		t.Errorf("refused with %v", codes)
+	}
 	if slowest > 4*time.Second {
 		t.Errorf("told after %s", slowest)
 	}
-	start := time.Now()
-	wantCode(t, fabrictest.Append(t, l, record(1<<20)).Err, api.StorageFailed)
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("a later append is refused only after %s", took)
+	ackedThere(t, l, acked)
+	if h := f.Health(); h.Failed || h.Volume.Low.IsZero() {
+		t.Errorf("health %+v", h)
 	}
-	if got := len(fabrictest.ReadAll(t, l, 0)); got < len(acked) {
-		t.Errorf("%d records are readable, %d were acknowledged", got, len(acked))
+	f, l = again(t, f, open)
+	ackedThere(t, l, acked)
+	more, codes, _ := fill(t, l, 4096) // duplicates, and what still fits
+	if codes[api.StorageFull] == 0 {
+		t.Errorf("after a start: refused with %v", codes)
 	}
+	ackedThere(t, l, more)
 	closeNow(t, f)
+
+	v, _, err := fabric.Statfs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stuffing := filepath.Join(disk, "stuffing")
+	if err := os.WriteFile(stuffing, make([]byte, v-(64<<10)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := fabrictest.Config(t)
+	cfg.Dir = dir
+	if f, err = fabric.Open(context.Background(), cfg); err == nil {
+		closeNow(t, f)
+	}
+	wantCode(t, err, api.StorageFull)
+	if err := os.Remove(stuffing); err != nil {
+		t.Fatal(err)
+	}
 	must(t, "mount", "-o", "remount,size=96m", disk)
 	f, l = open()
-	at := map[uint64]string{}
-	for _, it := range fabrictest.ReadAll(t, l, 0) {
-		at[it.Sequence] = it.Record.ID
-	}
-	for n, seq := range acked {
-		if at[seq] != record(n).ID {
-			t.Fatalf("record %d was acknowledged at %d, there lies %q", n, seq, at[seq])
-		}
-	}
+	ackedThere(t, l, acked)
 	allStored(t, []regions.Stored{fabrictest.Append(t, l, record(1<<20))})
 	closeNow(t, f)
+}
+
+func again(t *testing.T, f *fabric.Fabric, open func() (*fabric.Fabric, regions.HomeLog)) (*fabric.Fabric, regions.HomeLog) {
+	t.Helper()
+	closeNow(t, f)
+	return open()
 }

@@ -15,9 +15,12 @@ import (
 
 // Health is what the region can say of its own store.
 type Health struct {
-	Failed bool      // no append is taken until the process is started again
-	Reason string    // why; no record content
-	Since  time.Time // of the failure
+	Failed bool          // no append is taken until the process is started again
+	Reason string        // why; no record content
+	Since  time.Time     // of the failure
+	Passes bool          // the failure ends by itself, once the disk takes writes again
+	Sync   time.Duration // how long the sync that runs now has lasted; 0: none runs
+	Volume Volume
 	Logs   []LogHealth
 	Usage  Usage
 }
@@ -46,14 +49,16 @@ type Usage struct {
 type failure struct {
 	reason string
 	since  time.Time
+	passes bool
 }
 
 // Health reads the present state; it does not touch the disk.
 func (f *Fabric) Health() Health {
 	h := Health{Usage: Usage{MaxStore: f.cfg.MaxStore, Held: f.held.Load(), IDs: f.indexes.count()}}
 	if x := f.failure.Load(); x != nil {
-		h.Failed, h.Reason, h.Since = true, x.reason, x.since
+		h.Failed, h.Reason, h.Since, h.Passes = true, x.reason, x.since, x.passes
 	}
+	h.Volume, h.Sync = f.volume(), f.barrier.lasting()
 	f.mu.Lock()
 	known, logs := maps.Clone(f.known), maps.Clone(f.logs)
 	f.mu.Unlock()
@@ -77,8 +82,13 @@ func (f *Fabric) storageFailed() error {
 	if x == nil {
 		return nil
 	}
-	return &api.Error{Code: api.StorageFailed, Op: "append", Region: f.cfg.Region, For: max(0, f.cfg.Clock.Now().Sub(x.since)),
+	e := &api.Error{Code: api.StorageFailed, Op: "append", Region: f.cfg.Region, For: max(0, f.cfg.Clock.Now().Sub(x.since)),
 		Hint: "the store stopped taking records: check the disk, then start the region's node again; " + x.reason}
+	if x.passes {
+		e.RetryAfter = f.cfg.Pace.Of(5 * time.Second)
+		e.Hint = "the store takes records again by itself once its disk can be written: free space there; " + x.reason
+	}
+	return e
 }
 
 func (f *Fabric) syncRound(dir *os.File) error {
@@ -91,6 +101,13 @@ func (f *Fabric) syncRound(dir *os.File) error {
 // failSync: a failed sync is final for this run. The kernel may since have marked the
 // pages clean, so the mark that tells the next start goes first.
 func (f *Fabric) failSync(err error) {
+	f.markFailed()
+	f.fail(fmt.Sprintf("a sync of the data volume failed: %v", err), false)
+}
+
+// markFailed tells the next start that what was written since the last good round may
+// not be on disk.
+func (f *Fabric) markFailed() {
 	f.mu.Lock()
 	logs := maps.Clone(f.logs)
 	clean := maps.Clone(f.clean)
@@ -107,21 +124,27 @@ func (f *Fabric) failSync(err error) {
 	if e != nil {
 		f.cfg.Logger.Error("mark of the failed sync is not on disk", "error", e)
 	}
-	f.fail(fmt.Sprintf("a sync of the data volume failed: %v", err))
 }
 
 // fail fences the store: whatever is not released is unknown, and nothing more is
-// taken in this run.
-func (f *Fabric) fail(reason string) {
-	if !f.failure.CompareAndSwap(nil, &failure{reason: reason, since: f.cfg.Clock.Now()}) {
-		return
-	}
-	close(f.fenced)
-	f.cfg.Logger.Error("the store takes no more records in this run", "reason", reason)
+// taken in this run, or until comeBack ends it. It reports whether this is the failure
+// that did.
+func (f *Fabric) fail(reason string, passes bool) bool {
 	f.mu.Lock()
+	first := f.failure.CompareAndSwap(nil, &failure{reason: reason, since: f.cfg.Clock.Now(), passes: passes})
+	if first {
+		close(f.fenced)
+	} else if x := f.failure.Load(); x.passes && !passes {
+		f.failure.Store(&failure{reason: reason, since: x.since})
+	}
 	logs := maps.Clone(f.logs)
 	f.mu.Unlock()
+	if !first {
+		return false
+	}
+	f.cfg.Logger.Error("the store takes no more records", "reason", reason, "passes", passes)
 	for _, l := range logs {
 		l.abandon()
 	}
+	return true
 }

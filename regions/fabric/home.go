@@ -60,6 +60,9 @@ func (l home) admit(e *entry) (answer func() regions.Stored) {
 		l.hold(e)
 		return nil
 	}
+	if err := l.f.full(l.cfg.ID.Topic, e.size); err != nil {
+		return refused(err)
+	}
 	l.flying[e.id] = e
 	l.enqueue(e)
 	return nil

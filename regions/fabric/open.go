@@ -214,7 +214,7 @@ func (f *Fabric) flush(ctx context.Context) error {
 	select {
 	case <-done:
 		return nil
-	case <-f.fenced:
+	case <-f.fence():
 		return f.storageFailed()
 	case <-f.ctx.Done():
 		return shuttingDown()
@@ -352,7 +352,7 @@ func (l *store) wasUnclean() bool {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
 	at, ok := l.f.clean[l.stream]
-	return l.tail.broker > 0 && (!ok || at != l.tail.broker)
+	return l.tail.broker > 0 && (!ok || at != l.tail.broker || l.f.restarted)
 }
 
 // takeOver starts a new writer term with a marker, so that whatever an older writer

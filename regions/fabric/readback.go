@@ -25,7 +25,7 @@ func (l *store) readBack(burst []*entry) (stored int, err error) {
 			return 0, shuttingDown()
 		}
 		if why := l.f.broker.unhealthy(l.stream); why != "" {
-			l.f.fail("the broker's store failed: " + why)
+			l.f.failStore(why)
 			return 0, shuttingDown()
 		}
 		found, err := l.closeOff(attempt)

@@ -128,6 +128,7 @@ func (l *store) write(burst []*entry) {
 func (l *store) written(entries []*entry, to end, bytes int64) {
 	l.tail = to
 	l.bytes.Add(bytes)
+	l.f.spend(bytes)
 	if h := l.f.cfg.Hooks.Written; h != nil {
 		h(l.cfg.ID, to.Sequence)
 	}
