@@ -192,7 +192,10 @@ func nodeRows(s *pb.StatusResponse) [][]string {
 	var rows [][]string
 	if st := s.GetStorage(); st != nil {
 		state := "disk healthy"
-		if !st.GetHealthy() {
+		switch {
+		case st.GetHealthy() && st.GetReason() != "":
+			state = "DISK FULL: " + st.GetReason()
+		case !st.GetHealthy():
 			state = "DISK FAILED: " + firstOf(st.GetReason(), unknown)
 		}
 		rows = append(rows, []string{"storage", fmt.Sprintf("%s, %s of %s used, acks prove %s", state, regions.Bytes(st.GetUsedBytes()), regions.Bytes(st.GetLimitBytes()), firstOf(st.GetDurability(), unknown))})

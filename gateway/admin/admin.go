@@ -172,6 +172,8 @@ func (a *Admin) ready(ctx context.Context) string {
 		problems = append(problems, "storage does not answer")
 	} else if !s.Healthy {
 		problems = append(problems, "storage: "+s.Reason)
+	} else if s.Full != "" {
+		problems = append(problems, "storage: "+s.Full)
 	}
 	return strings.Join(problems, "; ")
 }

@@ -11,6 +11,9 @@ import (
 // heals lists what needs nobody.
 func heals(v *View, m *pb.StatusResponse) []string {
 	var out []string
+	if s := v.Storage; s != nil && (s.Full != "" || s.Passes) {
+		out = append(out, "the store takes records again once the disk takes writes and has room; nothing has to be started")
+	}
 	for _, l := range m.Links {
 		if l.State != linkIsUp {
 			out = append(out, "the link to "+l.Peer+" is dialled again at least every 5 s")
@@ -33,7 +36,11 @@ func heals(v *View, m *pb.StatusResponse) []string {
 // nothing to do. It never offers to move what may not move.
 func advice(v *View, m *pb.StatusResponse) []string {
 	var out []string
-	if s := v.Storage; s != nil && !s.Healthy {
+	switch s := v.Storage; {
+	case s == nil:
+	case s.Full != "", s.Passes:
+		out = append(out, "free space under "+s.Path+", or on the volume it lies on")
+	case !s.Healthy:
 		out = append(out, "repair the disk under "+s.Path+", then restart: domicile serve -c node.yaml")
 	}
 	if !v.Policy.Active || v.Policy.Problem != "" {

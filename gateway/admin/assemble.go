@@ -24,6 +24,9 @@ func Assemble(v View) *pb.StatusResponse {
 	}
 	if s := v.Storage; s != nil {
 		m.Storage = &pb.StorageState{Healthy: s.Healthy, Reason: s.Reason, UsedBytes: s.Used, LimitBytes: s.Limit, Path: s.Path, Durability: s.Durability}
+		if s.Healthy {
+			m.Storage.Reason = s.Full
+		}
 	}
 	m.Level, m.Verdict = verdict(&v, m)
 	m.Heals, m.Advice = heals(&v, m), advice(&v, m)
@@ -174,6 +177,8 @@ func verdict(v *View, m *pb.StatusResponse) (level, line string) {
 		return "failed", "failed: storage does not answer; nobody can say whether publishing works"
 	case !s.Healthy:
 		return "failed", "failed: storage: " + s.Reason + "; publishing is refused here"
+	case s.Full != "":
+		return "failed", "failed: storage: " + s.Full + "; publishing is refused here, reading goes on"
 	case slices.Contains(v.Silent, silentPolicy):
 		return "failed", "failed: the policy does not answer; nobody can say whether publishing works"
 	case !v.Seat.Open:

@@ -97,7 +97,12 @@ func TestStatusSaysWhatIsWrongAndWhatMayBeDone(t *testing.T) {
 		change                 func(*admin.View)
 		level, verdict, advice string
 	}{
-		"disk":          {func(v *admin.View) { v.Storage.Healthy, v.Storage.Reason = false, "sync failed" }, "failed", "sync failed", "repair the disk under /data"},
+		"disk": {func(v *admin.View) { v.Storage.Healthy, v.Storage.Reason = false, "sync failed" }, "failed", "sync failed", "repair the disk under /data"},
+		"full disk": {func(v *admin.View) { v.Storage.Full = "50.0 MiB are free and 64.0 MiB are kept" }, "failed",
+			"50.0 MiB are free and 64.0 MiB are kept; publishing is refused here, reading goes on", "free space under /data"},
+		"filled disk": {func(v *admin.View) {
+			v.Storage.Healthy, v.Storage.Passes, v.Storage.Reason = false, true, "no space left"
+		}, "failed", "no space left; publishing is refused here", "free space under /data"},
 		"no policy":     {func(v *admin.View) { v.Policy = admin.Policy{Problem: "catalog.yaml is missing"} }, "failed", "no policy is active", "domicile policy check"},
 		"bad candidate": {func(v *admin.View) { v.Policy.Problem = "a rule errs" }, "ok", "ok", "domicile policy check"},
 		"candidate":     {func(v *admin.View) { v.Policy.Candidate = "abcd" }, "ok", "a changed policy waits to be loaded", "domicile policy reload"},

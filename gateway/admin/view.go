@@ -16,6 +16,8 @@ const askTimeout = 1500 * time.Millisecond
 type Storage struct {
 	Healthy    bool
 	Reason     string // why it is not
+	Passes     bool   // it is healthy again by itself once the disk takes writes
+	Full       string // why a healthy store takes no new records; "": it does
 	Used       int64  // bytes
 	Limit      int64  // bytes
 	Path       string

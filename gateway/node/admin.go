@@ -127,8 +127,13 @@ func (n *Node) policyState() admin.Policy {
 
 func (n *Node) storageState() admin.Storage {
 	h := n.fabric.Health()
-	return admin.Storage{Healthy: !h.Failed, Reason: h.Reason, Used: int64(h.Usage.Bytes), Limit: h.Usage.MaxStore,
+	s := admin.Storage{Healthy: !h.Failed, Reason: h.Reason, Passes: h.Passes, Used: int64(h.Usage.Bytes), Limit: h.Usage.MaxStore,
 		Path: n.cfg.Data, Durability: string(api.Disk1)}
+	if v := h.Volume; v.Known && !v.Low.IsZero() {
+		s.Full = fmt.Sprintf("the data volume has %s free and keeps %s of it, for %s", regions.Bytes(v.Free), regions.Bytes(v.Reserve),
+			regions.Span(n.seams.Clock.Now().Sub(v.Low)))
+	}
+	return s
 }
 
 func (n *Node) certificates() []admin.Certificate {
@@ -150,12 +155,22 @@ func (n *Node) clockStep() time.Duration {
 	return 0
 }
 
+// slowSync is how long a sync may last before status says so.
+const slowSync = time.Second
+
 func (n *Node) warnings() []string {
 	var out []string
 	if err := n.identity.Problem(); err != nil {
 		out = append(out, err.Error())
 	}
-	for _, l := range n.fabric.Health().Logs {
+	h := n.fabric.Health()
+	if h.Sync > slowSync {
+		out = append(out, "a sync of the data volume has lasted "+regions.Span(h.Sync)+": appends wait for it, and are told OUTCOME_UNKNOWN at their deadline")
+	}
+	if !h.Volume.Known {
+		out = append(out, "the free space of the data volume is not known: records are refused only when a write fails")
+	}
+	for _, l := range h.Logs {
 		if l.Damaged > 0 {
 			out = append(out, fmt.Sprintf("%s: %d records are damaged or missing on this disk, the first at sequence %d; readers and mirrors get a gap", l.Log, l.Damaged, l.Damage[0].From))
 		}
