@@ -18,7 +18,15 @@ type health struct {
 }
 
 func (h *health) fresh(last, now time.Time) bool {
-	return !last.IsZero() && now.Sub(last) < missed*h.beat
+	return !last.IsZero() && !over(last, now, h.beat, missed)
+}
+
+// over reports whether last is so many beats ago. A time to come is no proof of
+// anything: the clock was set back, which a steady one never is, and what was proven
+// by it would hold for as long as it was set back. A little is the race of two readers.
+func over(last, now time.Time, beat time.Duration, beats int) bool {
+	age := now.Sub(last)
+	return age >= time.Duration(beats)*beat || age < -beat
 }
 
 // out: our heartbeats are answered.

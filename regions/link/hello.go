@@ -13,6 +13,14 @@ type met struct {
 	present *regions.Hello    // of the same region while it is connected; nil: it is not
 }
 
+// of names the gateway of a hello, if its region has several.
+func of(h *regions.Hello) string {
+	if h.Gateway == "" {
+		return ""
+	}
+	return ", gateway " + h.Gateway
+}
+
 // checkHello decides whether a peer is who it should be and speaks what we speak. The
 // name in the certificate has been verified before and is the one that counts.
 func checkHello(ours, theirs regions.Hello, certified string, m met) error {
@@ -43,7 +51,7 @@ func checkHello(ours, theirs regions.Hello, certified string, m met) error {
 		return refuse(api.PermissionDenied, "fabric_id", theirs.FabricID, "region "+certified+" is connected with fabric "+p.FabricID+": two fabrics carry one name; stop one of them")
 	}
 	if p := m.present; p != nil && p.BootID != theirs.BootID {
-		return refuse(api.PermissionDenied, "boot_id", theirs.BootID, "another run of region "+certified+" is still connected: if it was restarted this passes by itself, else stop one of the two")
+		return refuse(api.PermissionDenied, "boot_id", theirs.BootID, "another run of region "+certified+" is still connected"+of(p)+": if it was restarted, or that gateway is gone, this passes by itself, else stop one of the two")
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func (p *peerLink) openLane(ctx context.Context, plane Plane) (*lane, error) {
 	}
 	l := &lane{raw: raw, state: conn.ConnectionState(), broke: &causeConn{Conn: conn}}
 	var used atomic.Bool
-	l.cc, err = grpc.NewClient("passthrough:///"+p.name,
+	l.cc, err = grpc.NewClient("passthrough:///"+p.name, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // TLS is done, below
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			if used.Swap(true) {
@@ -83,7 +83,8 @@ func (p *peerLink) openLane(ctx context.Context, plane Plane) (*lane, error) {
 		}),
 		grpc.WithInitialWindowSize(httpWindow), grpc.WithInitialConnWindowSize(httpWindow), grpc.WithWriteBufferSize(writeBuffer),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
-		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(), grpc.WithNoProxy(), grpc.WithIdleTimeout(0))
+		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(), grpc.WithNoProxy(), grpc.WithIdleTimeout(0),
+	}, p.mesh.calls...)...)
 	if err != nil {
 		raw.Close()
 		return nil, err
@@ -107,13 +108,12 @@ func (l *lane) why(err error) error {
 	return err
 }
 
-// silent is how long nothing has been read.
-func (l *lane) silent(now time.Time) time.Duration {
-	last := l.raw.lastRead.Load()
-	if last == 0 {
-		return 0
+// heard is when something was last read.
+func (l *lane) heard(now time.Time) time.Time {
+	if last := l.raw.lastRead.Load(); last != 0 {
+		return time.Unix(0, last)
 	}
-	return now.Sub(time.Unix(0, last))
+	return now
 }
 
 // causeConn remembers the first read error: with TLS 1.3 a refused certificate shows

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"net"
 
+	"google.golang.org/protobuf/proto"
+
 	"domicile/api"
 	"domicile/regions"
 	"domicile/regions/identity"
@@ -29,6 +31,14 @@ type Config struct {
 	Boot    regions.BootClock // counts the gate's leases; nil: the system's
 	Pace    regions.Pace
 	Logger  *slog.Logger
+	Hooks   Hooks
+}
+
+// Hooks change what a mesh does, from Go code only and for tests.
+type Hooks struct {
+	// Sending sees every message before it goes to a peer, and may add to it what a
+	// later version would. Called from many goroutines.
+	Sending func(m proto.Message)
 }
 
 // Handler is the node behind the mesh. Its methods are called from the mesh's own
@@ -52,7 +62,7 @@ type Handler interface {
 
 // MirrorSink is the target's end of one flow. One goroutine calls Apply, in order,
 // and then Close. ctx ends with the link; an append that has begun by then may still be
-// finished, within a bound of its own: Mesh.Close waits for it.
+// finished, within a bound of its own, after which Apply returns.
 type MirrorSink interface {
 	Apply(ctx context.Context, b regions.MirrorBatch) regions.MirrorReply
 	Close()

@@ -26,6 +26,7 @@ const (
 	acceptTimeout = 3 * time.Second
 	forwardWithin = 10 * time.Second // deadline of a forward that names none, and the longest a peer may ask for
 	closePoll     = 10 * time.Millisecond
+	closeWithin   = 3 * time.Second // after the context of Close; an append to a copy may be under way
 )
 
 const maxAccepted = 256 // connections accepted at a time
@@ -37,6 +38,7 @@ type Mesh struct {
 	gates    *Gates
 	peers    map[string]*peerLink // fixed
 	server   *grpc.Server
+	calls    []grpc.DialOption // of every lane; fixed
 	listener net.Listener
 	refusals identity.Refusals
 
@@ -59,7 +61,7 @@ func New(cfg Config) (*Mesh, error) {
 			return nil, &api.Error{Code: api.ConfigInvalid, Op: "make links", Field: field, Hint: "it is required"}
 		}
 	}
-	if name := cfg.Identity.Name(); name.Name != cfg.Self {
+	if name := cfg.Identity.Name(); name.Name != cfg.Self || name.Kind != identity.Region {
 		return nil, &api.Error{Code: api.ConfigInvalid, Op: "make links", Field: "certificate", Value: name.String(),
 			Hint: "this node is region " + cfg.Self + ": give it a certificate of kind region with that name"}
 	}
@@ -81,11 +83,12 @@ func New(cfg Config) (*Mesh, error) {
 		m.peers[name] = newPeerLink(m, name, addresses)
 	}
 	m.listener = newGatedListener(cfg.Listener, m.gates, cfg.Clock, maxAccepted)
-	m.server = grpc.NewServer(
-		grpc.Creds(laneCredentials{m}), grpc.ConnectionTimeout(cfg.Pace.Of(acceptTimeout)),
+	accepts, calls := hooked(cfg.Hooks)
+	m.calls = calls
+	m.server = grpc.NewServer(append(accepts, grpc.Creds(laneCredentials{m}), grpc.ConnectionTimeout(cfg.Pace.Of(acceptTimeout)),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.InitialWindowSize(httpWindow), grpc.InitialConnWindowSize(httpWindow),
-		grpc.MaxConcurrentStreams(4096), grpc.WaitForHandlers(true))
+		grpc.MaxConcurrentStreams(4096), grpc.WaitForHandlers(true))...)
 	pb.RegisterPeerServiceServer(m.server, &service{mesh: m})
 	return m, nil
 }
@@ -113,10 +116,11 @@ func (m *Mesh) Start(ctx context.Context) {
 
 // Close refuses new forwards, lets those that are under way finish until ctx ends,
 // then ends every link and waits for the mesh's goroutines. It may be called more
-// than once; every call waits.
-func (m *Mesh) Close(ctx context.Context) {
+// than once; every call waits. It outlasts ctx by a few seconds at most: if a sink's
+// append, which may not be broken off, has not ended by then, Close says so with
+// Timeout and leaves it to its own bound. No peer is served by that time.
+func (m *Mesh) Close(ctx context.Context) error {
 	m.closeOne.Do(func() {
-		defer close(m.closed)
 		m.closing.Store(true)
 		m.drain(ctx)
 		if m.cancel == nil { // never started
@@ -125,9 +129,28 @@ func (m *Mesh) Close(ctx context.Context) {
 		} else {
 			m.cancel()
 		}
-		m.wg.Wait()
+		go func() {
+			m.wg.Wait()
+			close(m.closed)
+		}()
 	})
-	<-m.closed
+	select {
+	case <-m.closed:
+		return nil
+	default:
+	}
+	patience := time.NewTimer(m.cfg.Pace.Of(closeWithin))
+	defer patience.Stop()
+	select {
+	case <-m.closed:
+		return nil
+	case <-patience.C:
+		return errStillAppending(m.cfg.Self)
+	}
+}
+
+func errStillAppending(self string) error {
+	return &api.Error{Code: api.ShuttingDown, Op: "close links", Region: self, Hint: "the links are closed, but an append to a copy has not ended yet; it ends within a bound of its own"}
 }
 
 // drain waits until no forward is under way in either direction. Nothing announces

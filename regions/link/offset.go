@@ -7,6 +7,9 @@ const (
 	// driftPPM bounds how fast two steady clocks run apart: crystals are within
 	// 100 ppm each.
 	driftPPM = 200
+	// stepped is how far a measurement must lie outside of both errors to be another
+	// clock's: far below what makes seconds untrusted.
+	stepped = 100 * time.Millisecond
 )
 
 // offsetEstimator measures how far the peer's clock is ahead of ours from heartbeat
@@ -30,6 +33,9 @@ func (e *offsetEstimator) add(t0, t1, t2, t3 time.Time) {
 		return // the peer's figures make no sense
 	}
 	offset := (t1.Sub(t0) + t2.Sub(t3)) / 2
+	if best, plusMinus, _, ok := e.best(t3); ok && (offset-best).Abs() > delay/2+plusMinus+stepped {
+		e.reset() // a clock was set, or its machine was suspended: what was measured before is of no use
+	}
 	e.samples[e.count%offsetSamples] = offsetSample{offset, delay, t0}
 	e.count++
 }

@@ -33,6 +33,8 @@ type peerLink struct {
 	session  *session        // dialed and past hello; nil: none
 	inbound  *inboundControl // accepted; nil: none
 	hello    *regions.Hello  // the peer's last accepted one
+	greeted  time.Time       // when it was accepted; zero: what was opened on it has ended
+	wire     int             // version agreed on with it
 	heardAt  time.Time       // the last sign of life; zero: none in this run
 	since    time.Time       // of up; zero: not known yet
 	up       bool            // as of the last evaluation
@@ -157,7 +159,7 @@ func (p *peerLink) status() regions.LinkStatus {
 	p.evaluate(now)
 	s := regions.LinkStatus{
 		Peer: p.name, Up: p.up, OutProven: p.session != nil && p.health.out(now), InProven: p.health.in(now),
-		Since: p.since, Hello: p.hello, Cut: cut,
+		Since: p.since, Hello: p.hello, Cut: cut, Wire: p.wire,
 	}
 	s.LastHeard = p.heardAt
 	s.Offset, s.OffsetErr, s.RTT, s.OffsetOK = p.offset.best(now)
@@ -274,9 +276,9 @@ func (p *peerLink) endSilent() {
 			answered = s.began
 		}
 		switch {
-		case now.Sub(answered) >= missed*p.beat:
+		case over(answered, now, p.beat, missed):
 			s.end(errUnanswered)
-		case s.data.silent(now) >= dataSilence*p.beat:
+		case over(s.data.heard(now), now, p.beat, dataSilence):
 			s.end(errDataSilent)
 		}
 	}
@@ -285,6 +287,6 @@ func (p *peerLink) endSilent() {
 		if quiet.Before(c.began) {
 			quiet = c.began
 		}
-		return now.Sub(quiet) >= staleBeats*p.beat
+		return over(quiet, now, p.beat, staleBeats)
 	})
 }

@@ -23,7 +23,7 @@ func (p *peerLink) accept(theirs regions.Hello) error {
 	now := p.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.hello != nil && (p.health.in(now) || p.session != nil && p.health.out(now)) {
+	if p.hello != nil && (p.health.in(now) || p.session != nil && p.health.out(now) || p.health.fresh(p.greeted, now)) {
 		m.present = p.hello
 	}
 	if err := checkHello(ours, theirs, p.name, m); err != nil {
@@ -32,6 +32,7 @@ func (p *peerLink) accept(theirs regions.Hello) error {
 	if p.hello != nil && p.hello.BootID != theirs.BootID {
 		p.offset.reset()
 	}
+	p.greeted, p.wire = now, min(ours.WireVersion, theirs.WireVersion)
 	if p.hello == nil || !sameHello(p.hello, &theirs) {
 		p.hello = &theirs
 		signal(p.changed)
@@ -50,7 +51,7 @@ func sameHello(a, b *regions.Hello) bool {
 	}
 	return a.FabricID == b.FabricID && a.BootID == b.BootID && a.Version == b.Version && a.WireVersion == b.WireVersion &&
 		a.OldestWire == b.OldestWire && a.PolicySerial == b.PolicySerial && a.PolicyRevision == b.PolicyRevision &&
-		a.ManifestDigest == b.ManifestDigest && a.CertificateEnds.Equal(b.CertificateEnds)
+		a.ManifestDigest == b.ManifestDigest && a.Gateway == b.Gateway && a.CertificateEnds.Equal(b.CertificateEnds)
 }
 
 func (p *peerLink) lastHello() *regions.Hello {
@@ -75,6 +76,7 @@ func (p *peerLink) sessionOver(s *session, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.session == s {
+		p.greeted = time.Time{}
 		p.session, p.health.answered, p.outWhy = nil, time.Time{}, why
 		p.evaluate(p.now())
 		signal(p.changed)
@@ -133,6 +135,7 @@ func (p *peerLink) inboundOver(in *inboundControl) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.inbound == in {
+		p.greeted = time.Time{}
 		p.inbound, p.health.heard, p.health.hearsUs = nil, time.Time{}, false
 		p.evaluate(p.now())
 		signal(p.changed)

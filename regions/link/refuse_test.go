@@ -292,7 +292,11 @@ func TestLinkConfigIsChecked(t *testing.T) {
 		"certificate": func(c *link.Config) { c.Self = "us-east"; c.Peers = nil },
 		"peers":       func(c *link.Config) { c.Peers = map[string][]string{"eu-west": {"x:1"}} },
 		"Clock":       func(c *link.Config) { c.Clock = nil },
+		"identity":    func(c *link.Config) { c.Identity = l.identity(l.ca, identity.Client, "eu-west", time.Hour) },
 	} {
+		if field == "identity" {
+			field = "certificate"
+		}
 		c := good
 		change(&c)
 		_, err := link.New(c)

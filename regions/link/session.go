@@ -38,6 +38,7 @@ type session struct {
 	peer          *peerLink
 	control, data *lane
 	began         time.Time
+	ends          time.Time // of our certificate, as the peer was told; sendControl's alone
 
 	ctx  context.Context
 	stop context.CancelCauseFunc
@@ -130,7 +131,7 @@ func detailed(err error) error {
 func (s *session) run(ctx context.Context) error {
 	s.ctx, s.stop = context.WithCancelCause(ctx)
 	defer s.stop(nil)
-	s.began = s.peer.now()
+	s.began, s.ends = s.peer.now(), s.peer.mesh.cfg.Identity.Ends()
 	err := s.start()
 	if err == nil {
 		<-s.ctx.Done()
@@ -225,6 +226,10 @@ func (s *session) sendControl(stream grpc.BidiStreamingClient[pb.ControlRequest,
 func (s *session) sendBeat(stream grpc.BidiStreamingClient[pb.ControlRequest, pb.ControlResponse]) error {
 	if _, err := s.peer.mesh.cfg.Identity.Verify(s.control.state, s.peer.name, identity.Region); err != nil {
 		return err // it would not be accepted any more: expired, or its authority was taken away
+	}
+	if ends := s.peer.mesh.cfg.Identity.Ends(); !ends.Equal(s.ends) { // it was renewed: a warning at the peer is over
+		s.ends = ends
+		signal(s.helloDue)
 	}
 	now := s.peer.now()
 	hears := s.peer.hearsPeer(now)
