@@ -7,7 +7,8 @@ type Durability string
 
 // The durabilities a fabric can report.
 const (
-	Disk1 Durability = "disk-1" // on the disk of the one node of a solo region
+	Disk1    Durability = "disk-1"    // on the disk of the one node of a solo region
+	Disk2of3 Durability = "disk-2of3" // on the disks of at least two of the three nodes of a quorum region
 )
 
 // Ack says exactly what is durable, and where. It is sent only after the barrier

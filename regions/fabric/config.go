@@ -34,6 +34,7 @@ type Config struct {
 	Clock      regions.Clock
 	Pace       regions.Pace
 	Logger     *slog.Logger
+	Cluster    *Cluster // nil: a solo region
 	Hooks      Hooks
 }
 
@@ -63,6 +64,14 @@ type Hooks struct {
 	BootID string
 }
 
+// durability is what an acknowledgement of this fabric means.
+func (c *Config) durability() api.Durability {
+	if c.Cluster != nil {
+		return api.Disk2of3
+	}
+	return api.Disk1
+}
+
 // Syncfs is the real sync: it returns when all of the volume that dir lies on is on
 // disk, or with the first write-back error since dir was opened.
 func Syncfs(dir *os.File) error { return unix.Syncfs(int(dir.Fd())) }
@@ -75,6 +84,11 @@ func (c *Config) fill() error {
 	}
 	if c.MaxStore <= 0 {
 		return refuse("max_store", "", "say in bytes how much of the disk the region may use", nil)
+	}
+	if c.Cluster != nil {
+		if err := c.Cluster.check(); err != nil {
+			return err
+		}
 	}
 	if c.Clock == nil {
 		c.Clock = regions.NewSteadyClock()

@@ -108,6 +108,8 @@ func (l mirrored) admit(entries []*entry) error {
 	switch {
 	case l.refusal != nil:
 		return l.refusal
+	case l.f.suspension() != nil:
+		return l.f.suspension()
 	case l.itemsHeld():
 		return &api.Error{Code: api.NotReady, Op: "apply batch", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
 			Hint: "an earlier batch is still being read back; ask for the cursor again"}

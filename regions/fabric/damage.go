@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -130,3 +131,28 @@ func undeleted(r Range, first, last uint64, deleted []uint64) []Range {
 	}
 	return out
 }
+
+// intact is complete for a quorum region, where two other disks hold what this one lost:
+// no gap is made of it, the read fails, and the seat goes to another node.
+func (l *store) intact(ctx context.Context, got []*message, from, to uint64) error {
+	bad := slices.ContainsFunc(got, func(m *message) bool { return m.control == controlDamaged })
+	if holes := holesIn(got, max(from, l.front.Load()), to); len(holes) > 0 && !bad {
+		info, err := l.admin.Info(ctx, jetstream.WithDeletedDetails(true))
+		if err != nil {
+			return l.readFailed(err)
+		}
+		bad = slices.ContainsFunc(holes, func(h Range) bool {
+			return len(undeleted(h, info.State.FirstSeq, info.State.LastSeq, info.State.Deleted)) > 0
+		})
+	}
+	if !bad {
+		return nil
+	}
+	if l.f.leads(l.stream) { // else it may only lag behind
+		l.f.unfit.Store(true)
+		l.log.Error("records are damaged or missing on this disk: another node has to hold the seat", "from", from, "to", to)
+	}
+	return l.readFailed(errNotHere)
+}
+
+var errNotHere = errors.New("this node's disk does not give out what the region holds")

@@ -151,8 +151,12 @@ func (f *Fabric) readKept(ctx context.Context, stream string, id api.LogID, kind
 	return l, nil
 }
 
-// enter puts a log's entry into the store's own list, on disk.
+// enter puts a log's entry into the store's own list, on disk, and before that into the
+// region's, if it has several nodes.
 func (f *Fabric) enter(stream string, e logEntry) error {
+	if err := f.enlist(stream, e); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before, had := f.known[stream]
@@ -197,8 +201,11 @@ func (f *Fabric) finishDeletion(ctx context.Context, stream string, e logEntry) 
 
 // finishDeletions goes on with what an earlier run decided.
 func (f *Fabric) finishDeletions(ctx context.Context) error {
-	for _, stream := range slices.Sorted(maps.Keys(f.known)) {
-		if e := f.known[stream]; e.State == stateDeleting {
+	f.mu.Lock()
+	known := maps.Clone(f.known)
+	f.mu.Unlock()
+	for _, stream := range slices.Sorted(maps.Keys(known)) {
+		if e := known[stream]; e.State == stateDeleting {
 			if err := f.finishDeletion(ctx, stream, e); err != nil {
 				return err
 			}

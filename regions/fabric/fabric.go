@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -32,6 +33,16 @@ type Fabric struct {
 	barrier *barrier
 	held    atomic.Int64 // bytes in all writers
 	seat    *seat
+
+	// Of a quorum region.
+	members   *members
+	calls     *calls
+	settled   atomic.Bool               // the identity is the one all nodes share
+	suspended atomic.Pointer[api.Error] // what appends are told below quorum; nil: they are taken
+	yielded   atomic.Pointer[time.Time] // until when this node leaves the seat to others
+	listed    map[string]listedLog      // the region's list as of the last taking of the seat; mu
+	unfit     atomic.Bool               // this node's disk lost what its siblings have
+	floor     atomic.Int64              // no stamp may be before it: what earlier holders called closed
 
 	ctx    context.Context // ends when the fabric closes; writers stop waiting then
 	cancel context.CancelFunc
@@ -89,6 +100,7 @@ func (f *Fabric) open(ctx context.Context) error {
 	if err := f.checkStart(); err != nil {
 		return err
 	}
+	f.tokens.Store(rand.Uint64() >> 1) // siblings' tokens must be others
 	f.barrier = &barrier{dir: f.dir, sync: f.syncRound, fail: f.failSync, spawn: f.spawn}
 	if last.State == runFailed {
 		// Tails are there twice for a while, which the logs' bounds do not foresee. That
@@ -110,7 +122,28 @@ func (f *Fabric) open(ctx context.Context) error {
 	if !f.spawn(f.sweepLoop) || !f.spawn(f.spaceLoop) {
 		return errors.New("fabric closed while it opened")
 	}
+	if f.cfg.Cluster != nil {
+		return f.openMember()
+	}
 	f.seat.set(Seat{Node: f.cfg.Region, Mine: true, Term: 1, Since: f.cfg.Clock.Now()})
+	return nil
+}
+
+// openMember joins the region's other nodes. Whether they are there is for Seat to say.
+func (f *Fabric) openMember() (err error) {
+	if f.members, err = newMembers(f); err != nil {
+		return err
+	}
+	f.calls = newCalls(f)
+	f.suspended.Store(f.belowQuorum(1))
+	f.seat.set(Seat{Since: f.cfg.Clock.Now(), Reason: "no other node of the region was heard yet"})
+	if err := errors.Join(f.members.serve(f.broker.talk), f.calls.serve(f.broker.talk)); err != nil {
+		return fmt.Errorf("listen to the region's nodes: %w", err)
+	}
+	for node := range f.members.peers {
+		f.spawn(func() { f.members.pingLoop(node) })
+	}
+	f.spawn(f.seatLoop)
 	return nil
 }
 
@@ -124,11 +157,16 @@ func (f *Fabric) start(ctx context.Context, spare int64, last run) (err error) {
 	f.wireMu.Lock() // readers of an earlier broker may still ask for a wire
 	f.broker = b
 	f.wireMu.Unlock()
-	if err := f.finishDeletions(ctx); err != nil {
-		return err
+	if f.cfg.Cluster == nil {
+		if err := f.finishDeletions(ctx); err != nil {
+			return err
+		}
+		if err := f.checkStreams(ctx); err != nil {
+			return err
+		}
 	}
-	if err := f.checkStreams(ctx); err != nil || last.State == runClean {
-		return err
+	if last.State == runClean {
+		return nil
 	}
 	if err := f.cfg.Hooks.Sync(f.dir); err != nil {
 		return &api.Error{Code: api.StorageFailed, Op: "sync after an unclean end", Hint: "check the disk", Err: err}
@@ -183,6 +221,11 @@ func (f *Fabric) readMarks() (last run, err error) {
 	if err := readJSON(filepath.Join(f.cfg.Dir, logsFile), &f.known); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return last, refuse("logs", logsFile, "the list of logs is unreadable: restore it from a backup", err)
 	}
+	if f.cfg.Cluster != nil {
+		if err := f.checkFolder(); err != nil {
+			return last, err
+		}
+	}
 	err = readJSON(filepath.Join(f.cfg.Dir, runFile), &last)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -221,7 +264,15 @@ func (f *Fabric) writeRun(r run) error {
 }
 
 // ID is the fabric's id: random, made with the data directory and kept in it.
-func (f *Fabric) ID() string { return f.id.Fabric }
+// The nodes of a quorum region share it; there it is "" until they have met for the first
+// time, which they have once any of them holds the seat.
+func (f *Fabric) ID() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.id.Fabric
+}
+
+func (f *Fabric) path(file string) string { return filepath.Join(f.cfg.Dir, file) }
 
 // spawn runs fn on a goroutine that Close waits for; false when it is too late.
 func (f *Fabric) spawn(fn func()) bool {
@@ -290,7 +341,7 @@ func (f *Fabric) Close(ctx context.Context) error {
 	defer close(f.closed)
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(AppendDeadline))
 	defer cancel()
-	drained := true
+	drained := f.StepDown(ctx) == nil
 	for _, l := range logs {
 		l.refuse(shuttingDown())
 	}
@@ -355,6 +406,11 @@ func (f *Fabric) markClosed(drained bool, clean map[string]uint64) error {
 	if err := f.cfg.Hooks.Sync(f.dir); err != nil {
 		return errors.Join(&api.Error{Code: api.StorageFailed, Op: "sync at close", Hint: "check the disk", Err: err},
 			f.writeRun(run{State: runFailed, Boot: f.boot, Clean: clean}))
+	}
+	if f.members != nil {
+		if err := f.members.promises.settle(); err != nil {
+			return err
+		}
 	}
 	return f.writeRun(run{State: runClean, Boot: f.boot, Clean: clean})
 }

@@ -42,6 +42,9 @@ func (l home) admit(e *entry) (answer func() regions.Stored) {
 	if l.refusal != nil {
 		return refused(l.refusal)
 	}
+	if err := l.f.suspension(); err != nil {
+		return refused(err)
+	}
 	if !l.room(e.size) {
 		return refused(&api.Error{Code: api.Overloaded, Op: "append", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
 			RetryAfter: l.f.cfg.Pace.Of(200 * time.Millisecond), Hint: "the log's writer holds all it may; nothing was stored, retry with the same id"})
@@ -76,7 +79,7 @@ func (l home) duplicate(e *entry, at indexed) regions.Stored {
 		l.mu.Unlock()
 	}()
 	s := regions.Stored{Position: api.Cursor{Log: l.cfg.ID, Incarnation: l.incarnation, Epoch: l.cfg.Epoch, Sequence: at.sequence},
-		Term: l.term, Time: time.Unix(0, at.at).UTC(), Done: api.Disk1, Duplicate: true}
+		Term: l.term, Time: time.Unix(0, at.at).UTC(), Done: l.f.cfg.durability(), Duplicate: true}
 	ctx, cancel := context.WithDeadline(l.f.ctx, e.deadline)
 	defer cancel()
 	got, err := l.readUpTo(ctx, at.broker, at.broker, 1, readBytes)
@@ -94,12 +97,25 @@ func (l home) duplicate(e *entry, at indexed) regions.Stored {
 }
 
 // ClosedInstant is the instant up to which the log is complete. Later ingest times are
-// held to it.
+// held to it; in a quorum region those of later holders of the seat too, so there it does
+// not pass what a majority of the nodes has promised.
 func (l home) ClosedInstant() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var at time.Time
 	if len(l.inflight) > 0 {
-		return l.inflight[0].item.Time
+		at = l.inflight[0].item.Time
+	} else {
+		at = l.stamp()
 	}
-	return l.stamp()
+	if m := l.f.members; m != nil {
+		if floor := m.closed(); floor.Before(at) {
+			at = floor
+		}
+		if at.Before(l.closed) {
+			at = l.closed
+		}
+		l.closed = at
+	}
+	return at
 }

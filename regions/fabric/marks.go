@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,16 +30,32 @@ const (
 // 2: every message carries a checksum, and a ledger a seventh figure.
 const formatVersion = 2
 
-// modeSolo: one broker node, acknowledged from this node's disk alone.
-const modeSolo = "solo"
+// The modes of a region, fixed when it is created.
+const (
+	modeSolo   = "solo"   // one node, acknowledged from its disk alone
+	modeQuorum = "quorum" // three nodes, acknowledged from the disks of two
+)
+
+const hashKeySize = 32
+
+func (c *Config) mode() string {
+	if c.Cluster != nil {
+		return modeQuorum
+	}
+	return modeSolo
+}
 
 type identity struct {
 	Format     int    `json:"format"`
-	Fabric     string `json:"fabric"` // random, the fabric's id
+	Fabric     string `json:"fabric"` // random, the fabric's id; "" until a quorum region's nodes agreed on it
 	Region     string `json:"region"`
 	Federation string `json:"federation"`
 	Mode       string `json:"mode"`
-	HashKey    string `json:"hash_key"` // hex; keys the body hashes
+	HashKey    string `json:"hash_key"` // hex; keys the body hashes; "" as Fabric
+
+	// Of a quorum region: this node, and all of them, sorted.
+	Node    string   `json:"node,omitempty"`
+	Members []string `json:"members,omitempty"`
 }
 
 // The states of a run mark.
@@ -94,10 +111,20 @@ func openIdentity(cfg *Config) (*identity, error) {
 		return nil, refuse("region", id.Region, "this data directory belongs to the region shown: name that region in node.yaml, or give this region another directory", nil)
 	case id.Federation != cfg.Federation:
 		return nil, refuse("federation", id.Federation, "this data directory belongs to the federation shown: use its federation.yaml, or another directory", nil)
-	case id.Mode != modeSolo:
+	case id.Mode != cfg.mode():
 		return nil, refuse("mode", id.Mode, "a region's mode is fixed when it is created: mirror it into a new region of the other mode", nil)
 	}
-	if key, err := hex.DecodeString(id.HashKey); err != nil || len(key) != 32 {
+	if c := cfg.Cluster; c != nil {
+		switch {
+		case id.Node != c.Node:
+			return nil, refuse("node", id.Node, "this data directory belongs to the node shown: give each node the directory it began with", nil)
+		case !slices.Equal(id.Members, c.names()):
+			return nil, refuse("members", strings.Join(id.Members, ", "), "the region was created with the nodes shown: name them so again; addresses may change, names may not", nil)
+		case id.Fabric == "" && id.HashKey == "":
+			return &id, nil
+		}
+	}
+	if key, err := hex.DecodeString(id.HashKey); err != nil || len(key) != hashKeySize {
 		return nil, refuse("hash_key", "", "the identity mark is damaged: restore it from a backup", err)
 	}
 	if id.Format < formatVersion {
@@ -120,17 +147,23 @@ func makeIdentity(cfg *Config, path string) (*identity, error) {
 			return nil, refuse("dir", cfg.Dir, "the directory is not empty and carries no identity mark: give the region a directory of its own", nil)
 		}
 	}
-	key := make([]byte, 32)
-	if _, err := rand.Read(key); err != nil {
+	id := &identity{Format: formatVersion, Region: cfg.Region, Federation: cfg.Federation, Mode: cfg.mode()}
+	if c := cfg.Cluster; c != nil {
+		id.Node, id.Members = c.Node, c.names()
+	} else if id.Fabric, id.HashKey, err = newKeys(); err != nil {
 		return nil, err
 	}
-	fabricID, err := newID()
-	if err != nil {
-		return nil, err
-	}
-	id := &identity{Format: formatVersion, Fabric: fabricID, Region: cfg.Region, Federation: cfg.Federation,
-		Mode: modeSolo, HashKey: hex.EncodeToString(key)}
 	return id, writeJSON(path, id)
+}
+
+// newKeys makes a region's id and the key of its hashes.
+func newKeys() (fabric, hashKey string, err error) {
+	key := make([]byte, hashKeySize)
+	if _, err := rand.Read(key); err != nil {
+		return "", "", err
+	}
+	fabric, err = newID()
+	return fabric, hex.EncodeToString(key), err
 }
 
 func refuse(field, value, hint string, err error) error {

@@ -22,6 +22,9 @@ const (
 	metaIncarnation = "domicile-incarnation"
 )
 
+// duplicateWindow of the broker is as short as it lets us: we deduplicate by our own ids.
+const duplicateWindow = 100 * time.Millisecond
+
 // Home opens a log that this region owns, and makes it if the store never held it. A
 // log that the store's list knows and whose data is gone is refused. Each log is
 // opened once per run.
@@ -51,7 +54,8 @@ func (f *Fabric) openLog(ctx context.Context, cfg LogConfig, kind string) (*stor
 	if err != nil {
 		return nil, err
 	}
-	if err := f.claim(stream, cfg.ID); err != nil {
+	term, err := f.claim(stream, cfg.ID)
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(2*time.Minute))
@@ -70,6 +74,11 @@ func (f *Fabric) openLog(ctx context.Context, cfg LogConfig, kind string) (*stor
 	case f.draining:
 		return nil, shuttingDown()
 	}
+	if seat, _ := f.Seat(); !seat.Mine || seat.Term != term {
+		l.abandon()
+		f.indexes.remove(l.index)
+		return nil, f.writingMoves()
+	}
 	delete(f.clean, stream)
 	f.logs[stream] = l
 	if l.purgedTo() >= l.first {
@@ -78,25 +87,30 @@ func (f *Fabric) openLog(ctx context.Context, cfg LogConfig, kind string) (*stor
 	return l, nil
 }
 
-func (f *Fabric) claim(stream string, id api.LogID) error {
+// claim lets one caller at a time open a log, and names the term of the seat it does so
+// under.
+func (f *Fabric) claim(stream string, id api.LogID) (term uint64, err error) {
 	if err := f.storageFailed(); err != nil {
-		return err
+		return 0, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.draining {
-		return shuttingDown()
+		return 0, shuttingDown()
 	}
 	if f.logs[stream] != nil || f.opening[stream] {
-		return refuse("log", id.String(), "the log is open already", nil)
+		return 0, refuse("log", id.String(), "the log is open already", nil)
+	}
+	seat, _ := f.Seat()
+	if !seat.Mine {
+		return 0, f.writingMoves()
 	}
 	f.opening[stream] = true
-	return nil
+	return seat.Term, nil
 }
 
 func (l *store) open(ctx context.Context) error {
-	var err error
-	l.admin, err = l.f.broker.js.Stream(ctx, l.stream)
+	err := l.lookUp(ctx)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		err = l.create(ctx)
@@ -106,13 +120,28 @@ func (l *store) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := l.f.lead(ctx, l.stream); err != nil {
+		return l.readFailed(err)
+	}
 	if err := l.recover(ctx); err != nil {
 		return err
 	}
-	if l.kind == kindHome && l.wasUnclean() {
+	if floor := time.Unix(0, l.f.floor.Load()).UTC(); floor.After(l.lastStamp) {
+		l.lastStamp = floor
+	}
+	if l.f.cfg.Cluster != nil || l.kind == kindHome && l.wasUnclean() {
 		return l.takeOver(ctx)
 	}
 	return nil
+}
+
+// lookUp asks for the log's stream. In a quorum region it waits until the stream has a
+// leader that answers.
+func (l *store) lookUp(ctx context.Context) error {
+	return l.f.insist(ctx, func(ctx context.Context) (err error) {
+		l.admin, err = l.f.broker.js.Stream(ctx, l.stream)
+		return err
+	}, jetstream.ErrStreamNotFound)
 }
 
 func (l *store) streamConfig(incarnation string) jetstream.StreamConfig {
@@ -120,8 +149,8 @@ func (l *store) streamConfig(incarnation string) jetstream.StreamConfig {
 		Name: l.stream, Subjects: []string{l.data, l.control},
 		Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy,
 		Discard: jetstream.DiscardNew, MaxBytes: Need(l.bounds().MaxBytes),
-		MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1, Replicas: 1,
-		AllowDirect: true, AllowBatchPublish: true, Duplicates: 100 * time.Millisecond,
+		MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1, Replicas: l.f.replicas(),
+		AllowDirect: true, AllowBatchPublish: true, Duplicates: duplicateWindow,
 		Metadata: l.notes(incarnation),
 	}
 }
@@ -135,6 +164,13 @@ func (l *store) notes(incarnation string) map[string]string {
 		meta[metaPurged] = formatSpans(l.purged)
 	}
 	return meta
+}
+
+func (f *Fabric) replicas() int {
+	if f.cfg.Cluster != nil {
+		return regions.QuorumNodes
+	}
+	return 1
 }
 
 func (l *store) create(ctx context.Context) error {
@@ -356,28 +392,67 @@ func (l *store) wasUnclean() bool {
 }
 
 // takeOver starts a new writer term with a marker, so that whatever an older writer
-// might still have under way expects another end and fails.
+// might still have under way expects another end and fails. The marker expects the end
+// that was read: what came in since is read first.
 func (l *store) takeOver(ctx context.Context) error {
-	l.term++
-	at := l.tail
-	at.Term = l.term
-	marker, err := l.f.appendMarker(ctx, l, func(uint64) []byte {
-		b := appendHeader(nil, headerControl, controlOpen)
-		b = appendPosition(b, at.position)
-		return appendTime(b, headerIngest, at.time)
-	})
+	err := l.f.insist(ctx, l.tryTakeOver)
 	if err != nil {
-		return fmt.Errorf("take over the writing of %s: %w", l.cfg.ID, err)
+		return l.readFailed(fmt.Errorf("take over the writing of %s: %w", l.cfg.ID, err))
 	}
-	if err := l.f.flush(ctx); err != nil {
+	return l.f.flush(ctx)
+}
+
+func (l *store) tryTakeOver(ctx context.Context) error {
+	for {
+		a, err := l.f.appendOne(ctx, l.control, l.tail.broker, l.openMarker(), nil)
+		if err == nil && a.err != "" && !a.wrong {
+			err = errors.New(a.err)
+		}
+		info, infoErr := l.admin.Info(ctx, jetstream.WithSubjectFilter(l.data))
+		if infoErr != nil {
+			return errors.Join(err, infoErr)
+		}
+		l.bytes.Store(int64(info.State.Bytes))
+		l.records = info.State.Subjects[l.data]
+		if err == nil && !a.wrong {
+			if l.kind == kindHome {
+				l.term++
+			}
+			l.tail.broker = a.last
+			l.durable = l.tail
+			return nil
+		}
+		// An unanswered marker of ours may be among what came in.
+		if caught := l.catchUp(ctx, info.State.LastSeq); err != nil || caught != nil {
+			return errors.Join(err, caught)
+		}
+	}
+}
+
+// openMarker of a home carries the log's end under the new term; a copy's terms are the
+// origin's.
+func (l *store) openMarker() []byte {
+	b := appendHeader(nil, headerControl, controlOpen)
+	if l.kind == kindCopy {
+		return b
+	}
+	at := l.tail.position
+	at.Term = l.term + 1
+	b = appendPosition(b, at)
+	return appendTime(b, headerIngest, l.tail.time)
+}
+
+// catchUp reads what an older writer got in after the log's end was read.
+func (l *store) catchUp(ctx context.Context, last uint64) error {
+	if err := l.scan(ctx, l.tail.broker+1, last, l.recall); err != nil {
 		return err
 	}
-	info, err := l.admin.Info(ctx)
-	if err != nil {
-		return err
+	l.tail.broker = last
+	if l.first == 0 && l.tail.Sequence > 0 {
+		l.first = 1
 	}
-	l.bytes.Store(int64(info.State.Bytes))
-	l.tail.broker = marker
-	l.durable.broker = marker
+	if l.tail.time.After(l.lastStamp) {
+		l.lastStamp = l.tail.time
+	}
 	return nil
 }

@@ -67,6 +67,9 @@ func (l *store) readUpTo(ctx context.Context, from, to uint64, count, maxBytes i
 	if err != nil {
 		return nil, err
 	}
+	if l.f.cfg.Cluster != nil {
+		return got, l.intact(ctx, got, from, to)
+	}
 	return l.complete(ctx, got, from, to, count, maxBytes)
 }
 

@@ -22,7 +22,7 @@ func (l *store) readBack(burst []*entry) (stored int, err error) {
 	wait := l.f.cfg.Pace.Of(20 * time.Millisecond)
 	for attempt := 1; ; attempt++ {
 		if l.isDead() || l.f.stopping() {
-			return 0, shuttingDown()
+			return 0, unknown("the writer ended before it knew what became of the record")
 		}
 		if why := l.f.broker.unhealthy(l.stream); why != "" {
 			l.f.failStore(why)

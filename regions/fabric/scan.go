@@ -26,6 +26,9 @@ func (l *store) scan(ctx context.Context, from, to uint64, on func(*message) err
 	c, err := l.admin.CreateConsumer(ctx, jetstream.ConsumerConfig{HeadersOnly: true, AckPolicy: jetstream.AckNonePolicy,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, MemoryStorage: true,
 		InactiveThreshold: time.Minute})
+	if err != nil && l.f.cfg.Cluster != nil {
+		return l.scanHere(ctx, from, to, on)
+	}
 	if err != nil {
 		return l.readFailed(err)
 	}
@@ -41,12 +44,18 @@ func (l *store) scan(ctx context.Context, from, to uint64, on func(*message) err
 	}
 	for delivered := uint64(0); from <= to; {
 		got, err := l.scanned(ctx, w, name, request, delivered)
-		if err != nil {
-			return l.readFailed(err)
-		}
 		brought := uint64(len(got))
-		if got, err = l.complete(ctx, got, from, to, scanMessages, readBytes); err != nil || len(got) == 0 {
-			return err
+		switch {
+		case l.f.cfg.Cluster != nil:
+			if err != nil || len(got) == 0 || len(holesIn(got, max(from, l.front.Load()), to)) > 0 {
+				return l.scanHere(ctx, from, to, on)
+			}
+		case err != nil:
+			return l.readFailed(err)
+		default:
+			if got, err = l.complete(ctx, got, from, to, scanMessages, readBytes); err != nil || len(got) == 0 {
+				return err
+			}
 		}
 		for _, m := range got {
 			if m.broker > to {
@@ -60,6 +69,18 @@ func (l *store) scan(ctx context.Context, from, to uint64, on func(*message) err
 		from = got[len(got)-1].broker + 1
 	}
 	return nil
+}
+
+// scanHere ends a scan with whole records, from this node's own disk. In a quorum region the
+// consumer may be on a node that lags behind, or that nobody has heard of a moment ago.
+func (l *store) scanHere(ctx context.Context, from, to uint64, on func(*message) error) error {
+	got, err := l.f.readAll(ctx, l, from, to)
+	for _, m := range got {
+		if err == nil {
+			err = on(m)
+		}
+	}
+	return err
 }
 
 // scanned is what one request brings; delivered is how many came before it.

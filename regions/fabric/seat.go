@@ -56,10 +56,8 @@ func (f *Fabric) Vacate(ctx context.Context) error {
 	f.mu.Lock()
 	logs := maps.Clone(f.logs)
 	f.mu.Unlock()
-	away := &api.Error{Code: api.NotReady, Op: "append", Region: f.cfg.Region, RetryAfter: f.cfg.Pace.Of(time.Second),
-		Hint: "the writing of this log moves; retry with the same id"}
 	for _, l := range logs {
-		l.refuse(away)
+		l.refuse(f.writingMoves())
 	}
 	drained := true
 	for _, l := range logs {
@@ -83,4 +81,9 @@ func (f *Fabric) Vacate(ctx context.Context) error {
 		return &api.Error{Code: api.OutcomeUnknown, Op: "vacate seat", Hint: "some appends were undecided; the next opening reads them back"}
 	}
 	return nil
+}
+
+func (f *Fabric) writingMoves() *api.Error {
+	return &api.Error{Code: api.NotReady, Op: "append", Region: f.cfg.Region, RetryAfter: f.cfg.Pace.Of(time.Second),
+		Hint: "the writing of this log moves; retry with the same id"}
 }

@@ -27,6 +27,8 @@ type broker struct {
 	srv      *server.Server
 	password string
 	admin    *nats.Conn // streams are created and asked about here; records never pass it
+	talk     *nats.Conn // to the region's other nodes; nil in a solo region
+	cluster  bool
 	js       jetstream.JetStream
 }
 
@@ -45,6 +47,7 @@ func startBroker(ctx context.Context, cfg *Config, maxStore int64) (*broker, err
 		return nil, fmt.Errorf("configure embedded broker: %w", err)
 	}
 	opts.ServerName = cfg.Region
+	b.cluster = cfg.Cluster != nil
 	opts.DontListen = true
 	opts.NoSigs = true
 	opts.NoLog = true
@@ -53,46 +56,82 @@ func startBroker(ctx context.Context, cfg *Config, maxStore int64) (*broker, err
 	opts.JetStreamMaxStore = maxStore
 	opts.JetStreamMaxMemory = 1 << 20 // nothing is kept in memory; unset means 75 % of RAM
 	opts.SyncAlways = false           // the barrier syncs, see barrier.go
-	opts.MaxPayload = maxPayload
+	opts.MaxPayload = maxPayload + callOver
 	opts.DisableShortFirstPing = true
+	if cfg.Cluster != nil {
+		if err := cfg.Cluster.join(opts, cfg.Region); err != nil {
+			return nil, err
+		}
+	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("make embedded broker: %w", err)
 	}
-	srv.SetLoggerV2(brokerLog{cfg.Logger.With("part", "broker")}, false, false, false)
+	fatal := make(chan string, 1)
+	srv.SetLoggerV2(brokerLog{cfg.Logger.With("part", "broker"), fatal}, false, false, false)
 	srv.Start()
 	b.srv = srv
-	if err := b.connect(ctx, cfg.Pace.Of(30*time.Second)); err != nil {
+	if err := b.connect(ctx, cfg.Pace.Of(30*time.Second), fatal); err != nil {
 		b.stop()
 		return nil, err
 	}
 	return b, nil
 }
 
-func (b *broker) connect(ctx context.Context, wait time.Duration) error {
+// ready waits until the broker is up, or says that it will not be.
+func (b *broker) ready(wait time.Duration, fatal <-chan string) error {
+	up := make(chan bool, 1)
+	go func() { up <- b.srv.ReadyForConnections(wait) }()
+	hint := "see the broker's lines in the log"
+	select {
+	case ok := <-up:
+		if ok {
+			return nil
+		}
+	case why := <-fatal:
+		hint = why
+	}
+	return &api.Error{Code: api.StorageFailed, Op: "start embedded broker", Hint: hint}
+}
+
+func (b *broker) connect(ctx context.Context, wait time.Duration, fatal <-chan string) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline))
 	}
-	if !b.srv.ReadyForConnections(wait) {
-		return &api.Error{Code: api.StorageFailed, Op: "start embedded broker", Hint: "see the broker's lines in the log"}
+	if err := b.ready(wait, fatal); err != nil {
+		return err
 	}
 	if !b.srv.JetStreamEnabled() {
 		return &api.Error{Code: api.StorageFailed, Op: "start embedded broker",
 			Hint: "the store could not be opened; see the broker's lines in the log"}
 	}
 	var err error
-	b.admin, err = nats.Connect("", nats.InProcessServer(b.srv), nats.UserInfo(accountUser, b.password),
-		nats.Timeout(wait), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.NoCallbacksAfterClientClose())
-	if err != nil {
-		return fmt.Errorf("connect to embedded broker: %w", err)
+	if b.admin, err = b.dial(wait); err != nil {
+		return err
+	}
+	if b.cluster {
+		if b.talk, err = b.dial(wait); err != nil {
+			return err
+		}
 	}
 	b.js, err = jetstream.New(b.admin)
 	return err
 }
 
+func (b *broker) dial(wait time.Duration) (*nats.Conn, error) {
+	c, err := nats.Connect("", nats.InProcessServer(b.srv), nats.UserInfo(accountUser, b.password),
+		nats.Timeout(wait), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.NoCallbacksAfterClientClose())
+	if err != nil {
+		return nil, fmt.Errorf("connect to embedded broker: %w", err)
+	}
+	return c, nil
+}
+
 func (b *broker) stop() {
-	if b.admin != nil {
-		b.admin.Close()
+	for _, c := range []*nats.Conn{b.admin, b.talk} {
+		if c != nil {
+			c.Close()
+		}
 	}
 	b.srv.Shutdown()
 	b.srv.WaitForShutdown()
@@ -104,6 +143,9 @@ func (b *broker) unhealthy(stream string) string {
 	if !b.srv.JetStreamEnabled() {
 		return "the broker shut its store down"
 	}
+	if b.cluster {
+		return "" // it steps down when its store fails, and is not current while it waits for a quorum
+	}
 	if h := b.srv.Healthz(&server.HealthzOptions{Account: api.DefaultTenant, Stream: stream}); h.StatusCode != 200 && h.Error != "" {
 		return h.Error
 	}
@@ -112,15 +154,26 @@ func (b *broker) unhealthy(stream string) string {
 
 // brokerLog carries the broker's lines into slog. Debug and trace lines, which could
 // hold payload, are never asked for and dropped.
-type brokerLog struct{ l *slog.Logger }
+type brokerLog struct {
+	l     *slog.Logger
+	fatal chan<- string // takes the first line of a broker that cannot start
+}
 
 func (b brokerLog) Noticef(f string, v ...any) { b.l.Debug(fmt.Sprintf(f, v...)) }
 func (b brokerLog) Warnf(f string, v ...any) {
-	if !strings.HasPrefix(f, "Plaintext passwords") { // it is random and never on disk
+	// The password is random and never on disk; the other side's certificate is checked by
+	// our own configuration.
+	if !strings.HasPrefix(f, "Plaintext passwords") && !strings.HasPrefix(f, "TLS certificate chain and hostname") {
 		b.l.Warn(fmt.Sprintf(f, v...))
 	}
 }
 func (b brokerLog) Errorf(f string, v ...any) { b.l.Error(fmt.Sprintf(f, v...)) }
-func (b brokerLog) Fatalf(f string, v ...any) { b.l.Error(fmt.Sprintf(f, v...), "fatal", true) }
-func (b brokerLog) Debugf(string, ...any)     {}
-func (b brokerLog) Tracef(string, ...any)     {}
+func (b brokerLog) Fatalf(f string, v ...any) {
+	b.l.Error(fmt.Sprintf(f, v...), "fatal", true)
+	select {
+	case b.fatal <- fmt.Sprintf(f, v...):
+	default:
+	}
+}
+func (b brokerLog) Debugf(string, ...any) {}
+func (b brokerLog) Tracef(string, ...any) {}

@@ -67,6 +67,7 @@ type store struct {
 	inflight  []*entry                  // stamped, not resolved, in log order
 	flying    map[[hashSize]byte]*entry // by id, not resolved
 	lastStamp time.Time                 // no later ingest time may be before it
+	closed    time.Time                 // the last closed instant given out, in a quorum region
 	idle      []chan struct{}           // closed when count comes to 0
 	durable   end                       // released
 	purged    []span                    // by operators; ascending
@@ -172,6 +173,24 @@ func (l *store) stop(err error, why string) {
 		if e.state.CompareAndSwap(entryQueued, entrySettled) {
 			e.done(regions.Stored{Err: err})
 		}
+	}
+}
+
+// suspend tells everyone who waits that the region fell below its quorum: what the broker
+// was not asked for is refused with err, the outcome of the rest is unknown. The writer
+// keeps what it has in flight and finds out what became of it.
+func (l *store) suspend(err error) {
+	l.mu.Lock()
+	pend := l.pend
+	l.pend = nil
+	l.timer.Stop()
+	l.mu.Unlock()
+	for _, e := range pend {
+		if e.state.CompareAndSwap(entryQueued, entrySettled) {
+			e.done(regions.Stored{Err: err})
+			continue
+		}
+		e.settle(regions.Stored{Err: unknown("the region fell below its quorum while the record was on its way")})
 	}
 }
 

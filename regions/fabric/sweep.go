@@ -205,9 +205,13 @@ func (l *store) announce(ctx context.Context, c cut) error {
 	e := &entry{sweep: &sweepRange{from: c.From, to: c.To}, size: 512,
 		deadline: time.Now().Add(l.f.cfg.Pace.Of(AppendDeadline)), done: func(s regions.Stored) { result <- s }}
 	l.mu.Lock()
-	if l.refusal != nil {
-		defer l.mu.Unlock()
-		return l.refusal
+	err := l.refusal
+	if err == nil {
+		err = l.f.suspension()
+	}
+	if err != nil {
+		l.mu.Unlock()
+		return err
 	}
 	l.enqueue(e)
 	l.mu.Unlock()

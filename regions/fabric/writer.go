@@ -217,7 +217,7 @@ func (l *store) release(entries []*entry, to end) {
 func (l *store) stored(e *entry) regions.Stored {
 	p := e.position
 	return regions.Stored{Position: api.Cursor{Log: l.cfg.ID, Incarnation: p.Incarnation, Epoch: p.Epoch, Sequence: p.Sequence},
-		Term: p.Term, Time: e.item.Time, Done: api.Disk1, Revision: e.item.Revision}
+		Term: p.Term, Time: e.item.Time, Done: l.f.cfg.durability(), Revision: e.item.Revision}
 }
 
 // resolve decides entries' fate, lets go of what they held, and tells their callers

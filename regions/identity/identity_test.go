@@ -356,3 +356,31 @@ func TestLoadSaysWhichFileIsMissing(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestRA1_SiblingsAreOfTheSameRegion: the nodes of a region talk to each other with the
+// region's own certificate; another region's, though trusted elsewhere, is refused.
+func TestRA1_SiblingsAreOfTheSameRegion(t *testing.T) {
+	clock := regions.NewSteadyClock()
+	ca := newCA(t, "shop")
+	here := issue(t, ca, Region, "eu-west", clock, time.Hour)
+	for name, c := range map[string]struct {
+		other *Identity
+		takes bool
+	}{
+		"a sibling":      {issue(t, ca, Region, "eu-west", clock, time.Hour), true},
+		"another region": {issue(t, ca, Region, "us-east", clock, time.Hour), false},
+		"a client":       {issue(t, ca, Client, "eu-west", clock, time.Hour), false},
+	} {
+		blind := func(i *Identity) *tls.Config {
+			cfg := i.SiblingTLS()
+			cfg.VerifyConnection = nil
+			return cfg
+		}
+		if _, err, _ := shake(t, here.SiblingTLS(), blind(c.other)); (err == nil) != c.takes {
+			t.Errorf("%s dials: %v", name, err)
+		}
+		if _, _, err := shake(t, blind(c.other), here.SiblingTLS()); (err == nil) != c.takes {
+			t.Errorf("%s is dialed: %v", name, err)
+		}
+	}
+}

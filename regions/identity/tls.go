@@ -51,6 +51,21 @@ func (i *Identity) ClientTLS(kind Kind, name string) *tls.Config {
 	}
 }
 
+// SiblingTLS is a configuration for both ends of the connections between the nodes of
+// this region: it takes certificates of kind region that carry this node's own name, and
+// nothing else.
+func (i *Identity) SiblingTLS() *tls.Config {
+	c := i.ServerTLS(Region)
+	c.NextProtos = nil
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &i.current().cert, nil }
+	c.InsecureSkipVerify = true // only of the DNS name, as in ClientTLS
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		_, err := i.Verify(s, i.Name().Name, Region)
+		return err
+	}
+	return c
+}
+
 // Verify checks the other side's certificate as of now: chain, time, federation,
 // kind and, unless name is "", name. The error is an *api.Error with code
 // PermissionDenied. Called again on an open connection it tells whether that

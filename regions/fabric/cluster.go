@@ -1,0 +1,114 @@
+package fabric
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// Cluster makes a fabric one of the three nodes of a quorum region. All of it is fixed
+// when the region is created, but for addresses and certificates.
+type Cluster struct {
+	Node    string            // this node's name
+	Members map[string]string // every node's name → the host:port at which its siblings reach it
+	Listen  string            // host:port this node listens at for its siblings
+	TLS     *tls.Config       // both ends; it has to verify that the other is of this region. nil only on loopback
+}
+
+const (
+	routePing    = 3 * time.Second // the broker's own check of a connection between nodes
+	routeTLSWait = 5 * time.Second
+)
+
+func (c *Cluster) check() error {
+	if len(c.Members) != regions.QuorumNodes {
+		return refuse("members", strings.Join(c.names(), ", "), fmt.Sprintf("a quorum region has %d nodes, named in the manifest", regions.QuorumNodes), nil)
+	}
+	if _, ok := c.Members[c.Node]; !ok {
+		return refuse("node", c.Node, "name one of the region's nodes: "+strings.Join(c.names(), ", "), nil)
+	}
+	for name, address := range c.Members {
+		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '.' || r == '*' || r == '>' }) {
+			return refuse("node", name, "a node's name is printable ASCII without dot, star and angle bracket", nil)
+		}
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return refuse("members."+name, address, "give it as host:port", err)
+		}
+	}
+	host, _, err := c.listen()
+	if err != nil {
+		return refuse("cluster.listen", c.Listen, "give it as host:port", err)
+	}
+	if ip := net.ParseIP(host); c.TLS == nil && (ip == nil || !ip.IsLoopback()) {
+		return refuse("cluster.listen", c.Listen, "off loopback the nodes of a region need certificates", nil)
+	}
+	return nil
+}
+
+func (c *Cluster) names() []string { return slices.Sorted(maps.Keys(c.Members)) }
+
+func (c *Cluster) listen() (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return "", 0, err
+	}
+	port, err = strconv.Atoi(text)
+	return host, port, err
+}
+
+// serverName is the broker's name of a node. It never changes: a renamed node would stay
+// in the broker's count as one that is lost.
+func serverName(region, node string) string { return region + "-" + node }
+
+// join makes the broker one of a cluster's.
+func (c *Cluster) join(o *server.Options, region string) error {
+	host, port, err := c.listen()
+	if err != nil {
+		return err
+	}
+	o.ServerName = serverName(region, c.Node)
+	o.SyncAlways = true // an acknowledgement of the cluster means: on disk on two of three
+	// Without a listener for clients the broker does not open its routes either. This one
+	// is on loopback, at any free port, and takes nothing but the secret made at start.
+	o.DontListen, o.Host, o.Port = false, "127.0.0.1", server.RANDOM_PORT
+	o.JetStreamMaxStore += controlBytes
+	o.Cluster = server.ClusterOpts{Name: region, Host: host, Port: port, Advertise: c.Members[c.Node], NoAdvertise: true,
+		TLSConfig: c.TLS, TLSTimeout: routeTLSWait.Seconds(), PingInterval: routePing, MaxPingsOut: 3}
+	for _, name := range c.names() {
+		if name != c.Node {
+			o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: c.Members[name]})
+		}
+	}
+	return nil
+}
+
+// checkFolder refuses to start a node of a region that has met before when its share of
+// the data is gone: it would vote as if it had never had it, and what two of three disks
+// had could be lost with the other one. The control stream stands for all, as it is never
+// deleted.
+func (f *Fabric) checkFolder() error {
+	if f.id.Fabric == "" {
+		return nil
+	}
+	dir := f.path(filepath.Join(brokerDir, "jetstream", api.DefaultTenant, "streams", controlStream))
+	_, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return refuse("dir", dir, "this node was part of the region, but its data is gone: restore the data directory from a backup of this node; it is never made anew", nil)
+	}
+	return err
+}

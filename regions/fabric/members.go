@@ -1,0 +1,271 @@
+package fabric
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// At pace 1.
+const (
+	pingEvery  = 400 * time.Millisecond
+	silentFor  = 1200 * time.Millisecond // a node not heard for that long does not count
+	giveUpSeat = 3 * time.Second         // below quorum: before the broker elects, which takes 4 s at least
+)
+
+// Member is a node of the region as this node sees it.
+type Member struct {
+	Node  string
+	Self  bool
+	Heard time.Time // when it last answered; zero: not in this run
+	Up    bool      // heard of late; always so of this node itself
+}
+
+// ping asks a node for a sign of life and, under a term, for its promise.
+type ping struct {
+	From  string `json:"from"`
+	Term  uint64 `json:"term"` // of the seat that the sender holds or is about to; 0: none
+	Holds bool   `json:"holds"`
+	Floor int64  `json:"floor"`
+}
+
+// pong is the answer: the node's word, and whether it holds the seat itself.
+type pong struct {
+	Given bool    `json:"given"` // the promise was given
+	Word  promise `json:"word"`
+	Holds uint64  `json:"holds"` // term of the seat it holds; 0: it does not
+}
+
+// members is what a node of a quorum region knows of its siblings.
+type members struct {
+	f        *Fabric
+	self     string
+	promises *promises
+
+	mu    sync.Mutex
+	peers map[string]*peer
+	floor int64 // promised by a majority under the present term of this node
+}
+
+type peer struct {
+	heard time.Time // steady, when the ping that it answered was sent
+	holds uint64    // term of the seat it said to hold when heard
+	term  uint64    // of the floor it promised
+	floor int64
+}
+
+func newMembers(f *Fabric) (*members, error) {
+	p, err := openPromises(f.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	m := &members{f: f, self: f.cfg.Cluster.Node, promises: p, peers: map[string]*peer{}}
+	for name := range f.cfg.Cluster.Members {
+		if name != m.self {
+			m.peers[name] = &peer{}
+		}
+	}
+	return m, nil
+}
+
+func pingSubject(node string) string { return "_DP." + node }
+
+// serve answers the siblings' pings.
+func (m *members) serve(c *nats.Conn) error {
+	_, err := c.Subscribe(pingSubject(m.self), func(msg *nats.Msg) {
+		var p ping
+		if json.Unmarshal(msg.Data, &p) != nil {
+			return
+		}
+		if b, err := json.Marshal(m.answer(p)); err == nil {
+			_ = msg.Respond(b)
+		}
+	})
+	return err
+}
+
+func (m *members) answer(p ping) pong {
+	a := pong{Word: m.promises.get()}
+	if p.Term > 0 {
+		word, ok, err := m.promises.give(p.Term, p.Floor)
+		if err != nil {
+			m.f.cfg.Logger.Error("promise not written, and not given", "error", err)
+		}
+		a.Given, a.Word = ok, word
+	}
+	if seat, _ := m.f.Seat(); seat.Mine {
+		a.Holds = seat.Term
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if from := m.peers[p.From]; from != nil && p.Holds {
+		from.holds = max(from.holds, p.Term)
+	}
+	return a
+}
+
+// pingLoop keeps asking one sibling.
+func (m *members) pingLoop(node string) {
+	tick := time.NewTicker(m.f.cfg.Pace.Of(pingEvery))
+	defer tick.Stop()
+	for {
+		seat, _ := m.f.Seat()
+		p := ping{}
+		if seat.Mine {
+			p.Term, p.Holds, p.Floor = seat.Term, true, m.f.cfg.Clock.Now().UnixNano()
+		}
+		if _, err := m.ask(m.f.ctx, node, p); err == nil && seat.Mine {
+			m.raise(seat.Term, p.Floor)
+		}
+		select {
+		case <-tick.C:
+		case <-m.f.ctx.Done():
+			return
+		}
+	}
+}
+
+// ask sends one ping and notes what comes back.
+func (m *members) ask(ctx context.Context, node string, p ping) (pong, error) {
+	var a pong
+	p.From = m.self
+	b, err := json.Marshal(p)
+	if err != nil {
+		return a, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.f.cfg.Pace.Of(silentFor))
+	defer cancel()
+	sent := time.Now()
+	reply, err := m.f.broker.talk.RequestWithContext(ctx, pingSubject(node), b)
+	if err == nil {
+		err = json.Unmarshal(reply.Data, &a)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	peer := m.peers[node]
+	if err != nil {
+		return a, err
+	}
+	peer.heard, peer.holds = sent, a.Holds
+	if a.Given && (p.Term > peer.term || p.Term == peer.term && p.Floor > peer.floor) {
+		peer.term, peer.floor = p.Term, p.Floor
+	}
+	return a, nil
+}
+
+// raise counts what is promised under this node's term, this node's own word included.
+func (m *members) raise(term uint64, floor int64) bool {
+	word, ok, err := m.promises.give(term, floor)
+	if err != nil || !ok {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	given := []int64{word.Floor}
+	for _, p := range m.peers {
+		if p.term == term {
+			given = append(given, p.floor)
+		}
+	}
+	to, ok := promised(given, len(m.peers)+1)
+	if ok {
+		m.floor = max(m.floor, to)
+	}
+	return ok
+}
+
+// closed is the instant before which no node of the region stamps a record any more.
+func (m *members) closed() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Unix(0, m.floor).UTC()
+}
+
+// poll asks all siblings at once for their word under a term. It succeeds when a majority
+// gave it, with the highest floor among theirs.
+func (m *members) poll(ctx context.Context, term uint64, floor int64) (highest int64, ok bool) {
+	word, ok, err := m.promises.give(term, floor)
+	if err != nil || !ok {
+		return 0, false
+	}
+	answers := make(chan *pong, len(m.peers))
+	for node := range m.peers {
+		if !m.f.spawn(func() {
+			if a, err := m.ask(ctx, node, ping{Term: term, Floor: floor}); err == nil && a.Given {
+				answers <- &a
+				return
+			}
+			answers <- nil
+		}) {
+			answers <- nil
+		}
+	}
+	given, highest := 1, word.Floor
+	for range m.peers {
+		if a := <-answers; a != nil {
+			given++
+			highest = max(highest, a.Word.Floor)
+		}
+	}
+	return highest, given > (len(m.peers)+1)/2
+}
+
+// up is how many nodes, this one included, were heard of late, and since when at least a
+// majority was not; holder is the sibling that holds the seat, if one said so.
+func (m *members) up() (n int, holder string, term uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n = 1
+	for name, p := range m.peers {
+		if !m.isUp(p) {
+			continue
+		}
+		n++
+		if p.holds > term {
+			holder, term = name, p.holds
+		}
+	}
+	return n, holder, term
+}
+
+func (m *members) isUp(p *peer) bool {
+	return !p.heard.IsZero() && time.Since(p.heard) < m.f.cfg.Pace.Of(silentFor)
+}
+
+func (m *members) list() []Member {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := []Member{{Node: m.self, Self: true, Heard: m.f.cfg.Clock.Now(), Up: true}}
+	for name, p := range m.peers {
+		x := Member{Node: name, Up: m.isUp(p)}
+		if !p.heard.IsZero() {
+			x.Heard = m.f.cfg.Clock.Now().Add(-time.Since(p.heard))
+		}
+		out = append(out, x)
+	}
+	slices.SortFunc(out, func(a, b Member) int { return cmp.Compare(a.Node, b.Node) })
+	return out
+}
+
+// Members lists the region's nodes by name, as this one sees them; nil for a solo region.
+func (f *Fabric) Members() []Member {
+	if f.members == nil {
+		return nil
+	}
+	return f.members.list()
+}
+
+// belowQuorum is what callers are told while less than a majority is heard.
+func (f *Fabric) belowQuorum(up int) *api.Error {
+	return &api.Error{Code: api.NotReady, Op: "append", Region: f.cfg.Region, RetryAfter: f.cfg.Pace.Of(time.Second),
+		Hint: fmt.Sprintf("below quorum: %d of %d nodes of the region are up, 2 are needed; nothing was stored, retry with the same id", up, regions.QuorumNodes)}
+}
