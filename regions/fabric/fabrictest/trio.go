@@ -38,7 +38,6 @@ func NewTrio(t testing.TB, change ...func(*fabric.Config)) *Trio {
 		t.Fatal(err)
 	}
 	r := &Trio{Configs: map[string]fabric.Config{}, t: t, nodes: map[string]*fabric.Fabric{}, relays: map[[2]string]*relay{}}
-	t.Cleanup(r.end)
 	listen := map[string]string{}
 	for _, node := range nodes {
 		listen[node] = freePort(t)
@@ -68,6 +67,7 @@ func NewTrio(t testing.TB, change ...func(*fabric.Config)) *Trio {
 		}
 		r.Configs[node] = cfg
 	}
+	t.Cleanup(r.end) // before the directories go
 	return r
 }
 
@@ -172,7 +172,11 @@ func (r *Trio) end() {
 	}
 	var wg sync.WaitGroup
 	for _, node := range nodes {
-		wg.Go(func() { _ = r.Close(node) })
+		wg.Go(func() {
+			if err := r.Close(node); err != nil {
+				r.t.Logf("close node %s: %v", node, err)
+			}
+		})
 	}
 	wg.Wait()
 	for _, w := range r.relays {
