@@ -24,6 +24,7 @@ const (
 
 const (
 	callOver     = 64 << 10 // of a message, beyond the body
+	callLongest  = time.Minute
 	callKind     = "Kind"
 	callFrom     = "From"
 	callTimeLeft = "Left" // nanoseconds the caller still waits
@@ -169,7 +170,7 @@ func (c *calls) accept(msg *nats.Msg) {
 	}
 	if !c.f.spawn(func() {
 		defer c.give(l, size)
-		ctx, cancel := context.WithTimeout(c.f.ctx, timeLeft(msg, c.f.cfg.Pace.Of(2*AppendDeadline)))
+		ctx, cancel := context.WithTimeout(c.f.ctx, timeLeft(msg, c.f.cfg.Pace.Of(callLongest)))
 		defer cancel()
 		body, err := h(ctx, from, msg.Data)
 		if err == nil && len(body) > MaxCallBody {

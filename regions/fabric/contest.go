@@ -86,8 +86,8 @@ func (f *Fabric) observe(s Seat) {
 // watchQuorum refuses appends while less than a majority is heard.
 func (f *Fabric) watchQuorum(c *contest, up int) {
 	if up > regions.QuorumNodes/2 {
-		if !c.below.IsZero() && f.suspended.Swap(nil) != nil {
-			f.cfg.Logger.Info("the region has its quorum again", "nodes", up)
+		if f.suspended.Swap(nil) != nil {
+			f.cfg.Logger.Info("the region has its quorum", "nodes", up)
 		}
 		c.below = time.Time{}
 		return
