@@ -44,11 +44,13 @@ func (d *desk) attend(node string) {
 		defer close(done)
 		for ctx.Err() == nil {
 			seat, changed := f.Seat()
-			if seat.Mine {
-				d.turn(ctx, f, seat.Term)
+			again := make(<-chan time.Time)
+			if seat.Mine && !d.turn(ctx, f, seat.Term) {
+				again = time.After(200 * time.Millisecond)
 			}
 			select {
 			case <-changed:
+			case <-again:
 			case <-ctx.Done():
 			}
 			if seat.Mine {
@@ -59,22 +61,23 @@ func (d *desk) attend(node string) {
 	d.t.Cleanup(func() { cancel(); <-done })
 }
 
-func (d *desk) turn(ctx context.Context, f *fabric.Fabric, term uint64) {
+func (d *desk) turn(ctx context.Context, f *fabric.Fabric, term uint64) bool {
 	id, err := api.ParseLogID(d.name)
 	if err != nil {
 		d.t.Error(err)
-		return
+		return true
 	}
 	l, err := f.Home(ctx, fabric.LogConfig{ID: id, Epoch: api.StaticEpoch("here"), MaxBytes: 64 << 20})
 	if err != nil {
 		d.t.Logf("term %d: %v", term, err)
-		return
+		return false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if term > d.term {
 		d.home, d.term = l, term
 	}
+	return true
 }
 
 // log is the log as the last holder that opened it has it.
