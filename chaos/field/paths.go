@@ -79,6 +79,13 @@ func cut(ctx context.Context, set, path string, lasts time.Duration) error {
 	return nft(ctx, "add element "+timed+"delete element "+element+" }\nadd element "+timed)
 }
 
+// Mend ends a cut from one node to another; there may be none. It is safe for
+// concurrent use.
+func (f *Field) Mend(ctx context.Context, from, to *Node, loss Loss) error {
+	element := "element inet domicile_field " + string(loss) + "_pair { " + from.Host + " . " + to.Host + " }\n"
+	return nft(ctx, "add "+element+"delete "+element)
+}
+
 // Sever cuts every path between two regions, both ways.
 func (f *Field) Sever(ctx context.Context, a, b string, loss Loss, lasts time.Duration) error {
 	for _, x := range f.Of(a) {

@@ -45,6 +45,12 @@ func (f *Field) Linked(ctx context.Context, within time.Duration) error {
 	return f.poll(ctx, within, func(ctx context.Context, region string) error { return f.linked(ctx, region) })
 }
 
+// LinkedIn waits until a region has a policy and sees its links to all others up.
+// Nodes may be down meanwhile. It is safe for concurrent use.
+func (f *Field) LinkedIn(ctx context.Context, region string, within time.Duration) error {
+	return lab.Poll(ctx, within, func() error { return f.linked(ctx, region) })
+}
+
 // CaughtUp waits until every copy is complete up to an instant, by the regions' own
 // exported safe times.
 func (f *Field) CaughtUp(ctx context.Context, instant time.Time, within time.Duration) error {

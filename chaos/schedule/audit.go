@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"domicile/chaos/canary"
+	"domicile/chaos/invariant"
 	"domicile/chaos/lab"
 	"domicile/chaos/ledger"
 	"domicile/regions"
@@ -16,9 +18,10 @@ type Verdict struct {
 	Plan    Plan
 	History *ledger.History
 	Sum     *ledger.Sum
-	Tokens  int      // looked for on every disk
-	Scanned int64    // bytes of images, logs and configuration
-	Found   []string // everything that must not be
+	Tokens  int         // looked for on every disk
+	Scanned int64       // bytes of images, logs and configuration
+	Judged  map[int]int // how often each invariant was put to the test, by its number
+	Found   []string    // everything that must not be
 }
 
 // Holds reports whether nothing was found.
@@ -31,8 +34,8 @@ const maxShown = 20
 func (v *Verdict) String() string {
 	var b strings.Builder
 	s := v.Sum
-	fmt.Fprintf(&b, "%d records: %d acknowledged (%d forwarded), %d refused, %d unknown of which %d are stored; %d copies; %d tokens in %.0f MB of images and files; %d found\n",
-		s.Records, s.Acked, s.Forwarded, s.Refused, s.Unknown, s.UnknownIn, s.Mirrored, v.Tokens, float64(v.Scanned)/1e6, len(v.Found))
+	fmt.Fprintf(&b, "%d records: %d acknowledged (%d forwarded), %d refused, %d unknown of which %d are stored; %d copies; %d tokens in %.0f MB of images and files; invariants judged: %v; %d found\n",
+		s.Records, s.Acked, s.Forwarded, s.Refused, s.Unknown, s.UnknownIn, s.Mirrored, v.Tokens, float64(v.Scanned)/1e6, v.Judged, len(v.Found))
 	for i, f := range v.Found {
 		if i == maxShown {
 			fmt.Fprintf(&b, "  and %d more\n", len(v.Found)-i)
@@ -48,6 +51,16 @@ func (v *Verdict) String() string {
 
 func (v *Verdict) found(format string, args ...any) {
 	v.Found = append(v.Found, fmt.Sprintf(format, args...))
+}
+
+// limits are those of the nodes' pace, wider: nodes, tools, producers and the checks
+// share one machine, and what is measured is the product, not the machine.
+func limits() invariant.Limits {
+	l := invariant.Usual(pace)
+	l.Slack += 2 * time.Second
+	l.Settle += 4 * time.Second
+	l.Refusal, l.AckP99 = 10*time.Second, 0
+	return l
 }
 
 // audit stops the federation and compares what is on its disks with what everybody
@@ -71,9 +84,11 @@ func (r *run) audit(ctx context.Context) (*Verdict, error) {
 	}
 	v.Found = r.findings
 	v.Sum = ledger.Check(v.History.Entries(), ledger.Items(shelves))
-	for _, b := range v.Sum.Broken {
+	judged := invariant.Check(v.History, shelves, limits())
+	for _, b := range judged.Violations {
 		v.found("%s", b)
 	}
+	v.Judged = judged.Judged
 	return v, r.scan(ctx, v)
 }
 

@@ -43,6 +43,7 @@ type run struct {
 	clock    regions.Clock
 	tokens   *canary.Set
 	trades   []*trade
+	after    sync.WaitGroup // what waits for nodes to come up again
 
 	mu       sync.Mutex
 	held     map[string][]int // id → tokens of its record
@@ -141,6 +142,7 @@ func (r *run) trouble(ctx context.Context, interval time.Duration) error {
 	if err == nil {
 		r.finding(r.field.Linked(ctx, r.patience))
 	}
+	r.after.Wait()
 	stopProducing()
 	producers.Wait()
 	endLoad()

@@ -64,7 +64,9 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// fault is one step from its begin to its end.
+// fault is one step from its begin to its end. In the history it begins when it holds
+// and ends before it is healed; what comes up again is noted as starting until its
+// region is linked.
 func (r *run) fault(ctx context.Context, s Step) error {
 	heal, err := r.begin(ctx, s)
 	if err != nil {
@@ -72,13 +74,37 @@ func (r *run) fault(ctx context.Context, s Step) error {
 	}
 	ends := r.note(s)
 	err = pass(ctx, s.For)
-	healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), healWithin)
-	defer cancel()
-	err = errors.Join(err, heal(healing))
+	started := r.starting(s)
 	for _, end := range ends {
 		end()
 	}
+	healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), healWithin)
+	defer cancel()
+	err = errors.Join(err, heal(healing))
+	r.after.Go(func() { started(ctx) })
 	return err
+}
+
+// Starting is what a node is after a fault until its region is linked again.
+const Starting ledger.StepKind = "starting"
+
+// starting notes that the regions of a step come up again from now on. What it
+// returns waits until they are up, or the run gives up waiting, and notes that.
+func (r *run) starting(s Step) (wait func(context.Context)) {
+	names := []string{s.From, s.To}
+	if s.From == "" {
+		names = []string{r.field.Node(s.Nodes[0]).Region}
+	}
+	var ends []func()
+	for _, name := range names {
+		ends = append(ends, r.book.During(ledger.Step{Kind: Starting, Region: name}))
+	}
+	return func(ctx context.Context) {
+		for i, name := range names {
+			_ = r.field.LinkedIn(ctx, name, r.patience) // if it never is, Linked says so at the end
+			ends[i]()
+		}
+	}
 }
 
 // note writes the step into the history, and returns what writes its end.
@@ -152,15 +178,21 @@ func startAll(nodes []*field.Node) error {
 	return errors.Join(errs...)
 }
 
-// cut cuts for as long as the step lasts; it ends in the kernel, whoever lives then.
+// cut cuts until it is mended; should nobody live to do that it ends in the kernel.
 func (r *run) cut(ctx context.Context, s Step) (heal func(context.Context) error, err error) {
-	for _, from := range r.field.Of(s.From) {
-		for _, to := range r.field.Of(s.To) {
-			err = errors.Join(err, r.field.Cut(ctx, from, to, s.Loss, s.For))
-			if s.Kind == ledger.Cut {
-				err = errors.Join(err, r.field.Cut(ctx, to, from, s.Loss, s.For))
+	each := func(do func(from, to *field.Node) error) (err error) {
+		for _, from := range r.field.Of(s.From) {
+			for _, to := range r.field.Of(s.To) {
+				err = errors.Join(err, do(from, to))
+				if s.Kind == ledger.Cut {
+					err = errors.Join(err, do(to, from))
+				}
 			}
 		}
+		return err
 	}
-	return func(context.Context) error { return nil }, err
+	err = each(func(from, to *field.Node) error { return r.field.Cut(ctx, from, to, s.Loss, s.For+healWithin) })
+	return func(ctx context.Context) error {
+		return each(func(from, to *field.Node) error { return r.field.Mend(ctx, from, to, s.Loss) })
+	}, err
 }
