@@ -27,7 +27,7 @@ const (
 )
 
 // validity of the certificates: longer than any test.
-const validity = 24 * time.Hour
+const validity = 60 * 24 * time.Hour
 
 // diskMiB is how large a node's disk is when nothing else is asked for.
 const diskMiB = 128

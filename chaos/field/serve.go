@@ -67,6 +67,9 @@ func serveNode(path string) error {
 		return err
 	}
 	if err := n.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop on its way up
+		}
 		return err
 	}
 	<-ctx.Done()

@@ -4,13 +4,19 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"domicile/chaos/field"
 )
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != "domicile" {
+		field.Enter() // faults need namespaces of their own; the other tests do not mind
+	}
 	testscript.Main(m, map[string]func(){"domicile": main})
 }
 
