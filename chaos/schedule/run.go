@@ -43,7 +43,8 @@ type run struct {
 	clock    regions.Clock
 	tokens   *canary.Set
 	trades   []*trade
-	after    sync.WaitGroup // what waits for nodes to come up again
+	after    sync.WaitGroup  // what waits for nodes to come up again
+	coming   context.Context // ends when nobody needs to wait for that any more
 
 	mu       sync.Mutex
 	held     map[string][]int // id → tokens of its record
@@ -134,6 +135,9 @@ func (r *run) trouble(ctx context.Context, interval time.Duration) error {
 			work.Go(func() { t.consume(watching, topic) })
 		}
 	}
+	var stopComing context.CancelFunc
+	r.coming, stopComing = context.WithCancel(ctx)
+	defer stopComing()
 	endLoad := r.book.During(ledger.Step{Kind: ledger.Load})
 	err := r.strike(ctx)
 	if err == nil {
@@ -142,6 +146,7 @@ func (r *run) trouble(ctx context.Context, interval time.Duration) error {
 	if err == nil {
 		r.finding(r.field.Linked(ctx, r.patience))
 	}
+	stopComing()
 	r.after.Wait()
 	stopProducing()
 	producers.Wait()

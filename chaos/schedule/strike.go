@@ -81,7 +81,7 @@ func (r *run) fault(ctx context.Context, s Step) error {
 	healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), healWithin)
 	defer cancel()
 	err = errors.Join(err, heal(healing))
-	r.after.Go(func() { started(ctx) })
+	r.after.Go(func() { started(r.coming) })
 	return err
 }
 
