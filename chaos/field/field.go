@@ -24,6 +24,7 @@ const (
 	linkPort
 	adminPort
 	metricsPort
+	clusterPort
 )
 
 // validity of the certificates: longer than any test.
@@ -252,10 +253,23 @@ func (n *Node) settle(authority *identity.Authority) error {
 	if err != nil {
 		return err
 	}
+	yaml = append(yaml, n.cluster()...)
 	for path, data := range map[string][]byte{c.TLS.CA: authority.CertPEM(), c.TLS.Certificate: cert, c.TLS.Key: key, n.config(): yaml} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// cluster is what the configuration of a quorum region's node has more than others.
+func (n *Node) cluster() string {
+	if n.Gateway == "" {
+		return ""
+	}
+	var members []string
+	for _, sister := range n.field.Of(n.Region) {
+		members = append(members, fmt.Sprintf("%s: %q", sister.Gateway, sister.at(clusterPort)))
+	}
+	return fmt.Sprintf("node: %s\ncluster: {listen: %q, members: {%s}}\n", n.Gateway, n.at(clusterPort), strings.Join(members, ", "))
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -72,7 +73,13 @@ func serveNode(path string) error {
 		}
 		return err
 	}
+	measured := make(chan struct{})
+	go func() {
+		defer close(measured)
+		answerGauges(ctx, filepath.Dir(path))
+	}()
 	<-ctx.Done()
+	<-measured
 	closing, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	return n.Close(closing)

@@ -21,7 +21,9 @@ type Options struct {
 	Rate   int      // records a second over all regions; 0: 90
 	// Patience bounds how long links and mirrors may take to be well again; 0: two minutes.
 	Patience time.Duration
-	Break    string // a mechanism of every node that is off, so that the checks are seen red
+	// Gauges also compares what each process holds before and after.
+	Gauges bool
+	Break  string // a mechanism of every node that is off, so that the checks are seen red
 }
 
 // The bounds of a run's parts, for a machine that does other things as well.
@@ -106,7 +108,7 @@ func (r *run) whole(ctx context.Context, o Options) (*Verdict, error) {
 		}
 		r.trades = append(r.trades, t)
 	}
-	err := r.trouble(ctx, time.Duration(len(r.trades))*time.Second/time.Duration(o.Rate))
+	err := r.trouble(ctx, o.Gauges, time.Duration(len(r.trades))*time.Second/time.Duration(o.Rate))
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	for _, t := range r.trades {
@@ -120,7 +122,7 @@ func (r *run) whole(ctx context.Context, o Options) (*Verdict, error) {
 
 // trouble lets producers and consumers work while the plan strikes, heals everything
 // and waits until the federation has come to rest.
-func (r *run) trouble(ctx context.Context, interval time.Duration) error {
+func (r *run) trouble(ctx context.Context, gauges bool, interval time.Duration) error {
 	var work sync.WaitGroup
 	defer work.Wait()
 	watching, stopWatching := context.WithCancel(ctx)
@@ -129,11 +131,16 @@ func (r *run) trouble(ctx context.Context, interval time.Duration) error {
 	defer stopProducing()
 	var producers sync.WaitGroup
 	for _, t := range r.trades {
-		producers.Go(func() { t.produce(producing, interval) })
 		work.Go(func() { t.sample(watching) })
 		for _, topic := range r.field.Federation.Topics() {
 			work.Go(func() { t.consume(watching, topic) })
 		}
+	}
+	if gauges {
+		r.weigh(ctx, ledger.LeakBase)
+	}
+	for _, t := range r.trades {
+		producers.Go(func() { t.produce(producing, interval) })
 	}
 	var stopComing context.CancelFunc
 	r.coming, stopComing = context.WithCancel(ctx)
@@ -154,7 +161,27 @@ func (r *run) trouble(ctx context.Context, interval time.Duration) error {
 	if err == nil {
 		r.settle(ctx)
 	}
+	if err == nil && gauges {
+		r.weigh(ctx, ledger.LeakAgain)
+	}
 	return err
+}
+
+// weigh notes what each node's process holds, three times.
+func (r *run) weigh(ctx context.Context, point ledger.StepKind) {
+	r.book.Point(point)
+	for range 3 {
+		if pass(ctx, time.Second) != nil {
+			return
+		}
+		for _, n := range r.field.Nodes() {
+			g, err := n.Gauges(ctx)
+			r.finding(err)
+			for name, v := range map[string]float64{ledger.HeapBytes: float64(g.HeapBytes), ledger.Goroutines: float64(g.Goroutines), ledger.Descriptors: float64(g.Descriptors)} {
+				r.book.Note(ledger.Event{Gauge: &ledger.Gauge{Region: n.Region, Node: n.Gateway, Name: name, Value: v}})
+			}
+		}
+	}
 }
 
 // settle asks again about what nobody could say, and lets the mirrors catch up.

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"domicile/chaos/field"
+	"domicile/chaos/invariant"
 	"domicile/chaos/ledger"
 	"domicile/chaos/schedule"
 )
@@ -99,6 +100,33 @@ func TestRA1_AMissingSyncIsFound(t *testing.T) {
 	t.Log(v)
 	if v.Holds() || v.Sum.Lost == 0 {
 		t.Error("no record is lost without the barrier: the schedules can't see a missing sync")
+	}
+}
+
+// B31, R14a: ten minutes with a cut each minute: heap, goroutines and descriptors of
+// every process are back where they were. DOMICILE_LONG=1 runs it.
+func TestB31_TenMinutesWithACutEachMinute(t *testing.T) {
+	field.Need(t)
+	minutes := 10
+	if os.Getenv("DOMICILE_LONG") == "" {
+		t.Skip("takes eleven minutes: DOMICILE_LONG=1 runs it")
+	}
+	v, err := schedule.Run(t.Context(), schedule.Options{Parent: t.TempDir(), Gauges: true}, func(schedule.Shape) schedule.Plan {
+		p := schedule.Plan{Span: time.Duration(minutes) * time.Minute}
+		pairs := [][2]string{{"eu-west", "us-east"}, {"us-east", "ap-south"}, {"ap-south", "eu-west"}}
+		for m := range minutes {
+			pair := pairs[m%len(pairs)]
+			p.Steps = append(p.Steps, schedule.Step{At: time.Duration(m)*time.Minute + 20*time.Second, For: 15 * time.Second,
+				Kind: ledger.Cut, From: pair[0], To: pair[1], Loss: field.Drop})
+		}
+		return p
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(v)
+	if !v.Holds() || v.Judged[invariant.NoLeak] == 0 {
+		t.Errorf("%d leaks looked for", v.Judged[invariant.NoLeak])
 	}
 }
 

@@ -195,6 +195,7 @@ var unsteady = []struct {
 	word    string
 }{
 	{regexp.MustCompile(`/\S*/domicile-field-\d+`), "FIELD"},
+	{regexp.MustCompile(`\d+\.blk`), "N.blk"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d)?( UTC)?`), "DATE"},
 	{regexp.MustCompile(`\d\d:\d\d:\d\d`), "TIME"},
 	{regexp.MustCompile(`[+-]?\d+\.\d+s ± \d+\.\d+s`), "OFFSET"},
