@@ -65,6 +65,8 @@ type linkView struct {
 	OffsetError    *float64   `json:"clock_offset_error_seconds"`
 	SecondsTrusted bool       `json:"seconds_trusted"`
 	Fault          string     `json:"fault,omitempty"`
+	WireVersion    uint32     `json:"wire_version,omitempty"`
+	Gateway        string     `json:"gateway,omitempty"`
 }
 
 func viewLink(l *pb.LinkState) linkView {
@@ -72,7 +74,7 @@ func viewLink(l *pb.LinkState) linkView {
 		Peer: l.GetPeer(), State: l.GetState(), Since: timeView(l.GetSinceUnixNano()), Missing: l.GetDirection(),
 		Reason: l.GetReason(), Code: l.GetCode(), LastHeard: timeView(l.GetLastHeardUnixNano()),
 		Offset: known(l.GetOffsetSeconds(), l.GetOffsetKnown()), OffsetError: known(l.GetOffsetErrorSeconds(), l.GetOffsetKnown()),
-		SecondsTrusted: l.GetSecondsTrusted(), Fault: l.GetFault(),
+		SecondsTrusted: l.GetSecondsTrusted(), Fault: l.GetFault(), WireVersion: l.GetWireVersion(), Gateway: l.GetGateway(),
 	}
 }
 

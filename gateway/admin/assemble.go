@@ -52,7 +52,10 @@ func linkStates(v *View) []*pb.LinkState {
 
 func linkState(l *regions.LinkStatus) *pb.LinkState {
 	m := &pb.LinkState{Peer: l.Peer, State: linkIsUp, SinceUnixNano: wire.TimeToProto(l.Since), Reason: l.Reason, Code: string(l.Code),
-		LastHeardUnixNano: wire.TimeToProto(l.LastHeard), OffsetKnown: l.OffsetOK, Fault: l.Cut}
+		LastHeardUnixNano: wire.TimeToProto(l.LastHeard), OffsetKnown: l.OffsetOK, Fault: l.Cut, WireVersion: uint32(l.Wire)}
+	if l.Hello != nil {
+		m.Gateway = l.Hello.Gateway
+	}
 	if !l.Up {
 		m.State = linkIsDown
 		if l.Since.IsZero() {

@@ -90,7 +90,7 @@ func (t *turn) openLinks(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	t.onClose(func(ctx context.Context) error { t.mesh.Close(ctx); return nil })
+	t.onClose(t.mesh.Close)
 	return nil
 }
 

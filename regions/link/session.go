@@ -25,6 +25,8 @@ const (
 	marksPerFrame = 500 // at most; fewer where the line is slow
 	marksPerRound = 2000
 	bytesOfMark   = 128 // about
+
+	slowestLine = 4 << 10 // bytes a second, of a line on which a link still has to come up
 )
 
 var (
@@ -97,9 +99,10 @@ func (p *peerLink) greet(ctx context.Context, plane Plane) (*lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	helloCtx, cancelHello := context.WithTimeout(ctx, p.mesh.cfg.Pace.Of(helloTimeout))
+	hello := &pb.HelloRequest{Hello: wire.HelloToProto(p.mesh.hello())}
+	helloCtx, cancelHello := context.WithTimeout(ctx, p.mesh.cfg.Pace.Of(helloTimeout)+helloTakes(proto.Size(hello)))
 	defer cancelHello()
-	answer, err := l.client.Hello(helloCtx, &pb.HelloRequest{Hello: wire.HelloToProto(p.mesh.hello())})
+	answer, err := l.client.Hello(helloCtx, hello)
 	if err != nil {
 		err = detailed(l.why(err))
 		l.close()
@@ -117,6 +120,12 @@ func (p *peerLink) greet(ctx context.Context, plane Plane) (*lane, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// helloTakes is how long a slow line carries a hello of this size and its answer: one of
+// a federation with many topics is long, and must not keep a link from coming up.
+func helloTakes(size int) time.Duration {
+	return time.Duration(2*size) * time.Second / slowestLine
 }
 
 // detailed brings out our own error from a status that carries one.

@@ -252,6 +252,8 @@ type LinkState struct {
 	RttSeconds         float64                `protobuf:"fixed64,11,opt,name=rtt_seconds,json=rttSeconds,proto3" json:"rtt_seconds,omitempty"`
 	Fault              string                 `protobuf:"bytes,12,opt,name=fault,proto3" json:"fault,omitempty"` // a fault gate is holding it
 	SecondsTrusted     bool                   `protobuf:"varint,13,opt,name=seconds_trusted,json=secondsTrusted,proto3" json:"seconds_trusted,omitempty"`
+	WireVersion        uint32                 `protobuf:"varint,14,opt,name=wire_version,json=wireVersion,proto3" json:"wire_version,omitempty"` // that both sides speak; 0: never met in this run
+	Gateway            string                 `protobuf:"bytes,15,opt,name=gateway,proto3" json:"gateway,omitempty"`                             // of the peer, when its region has several
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -375,6 +377,20 @@ func (x *LinkState) GetSecondsTrusted() bool {
 		return x.SecondsTrusted
 	}
 	return false
+}
+
+func (x *LinkState) GetWireVersion() uint32 {
+	if x != nil {
+		return x.WireVersion
+	}
+	return 0
+}
+
+func (x *LinkState) GetGateway() string {
+	if x != nil {
+		return x.Gateway
+	}
+	return ""
 }
 
 type LogTrouble struct {
@@ -1742,7 +1758,7 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\x06advice\x18\x0f \x03(\tR\x06advice\x12\x1c\n" +
 	"\tcandidate\x18\x10 \x01(\tR\tcandidate\x12\x12\n" +
 	"\x04logs\x18\x11 \x01(\rR\x04logs\x12\x1a\n" +
-	"\bwarnings\x18\x12 \x03(\tR\bwarnings\"\xb4\x03\n" +
+	"\bwarnings\x18\x12 \x03(\tR\bwarnings\"\xf1\x03\n" +
 	"\tLinkState\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12&\n" +
@@ -1758,7 +1774,9 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\vrtt_seconds\x18\v \x01(\x01R\n" +
 	"rttSeconds\x12\x14\n" +
 	"\x05fault\x18\f \x01(\tR\x05fault\x12'\n" +
-	"\x0fseconds_trusted\x18\r \x01(\bR\x0esecondsTrusted\"\xfd\x01\n" +
+	"\x0fseconds_trusted\x18\r \x01(\bR\x0esecondsTrusted\x12!\n" +
+	"\fwire_version\x18\x0e \x01(\rR\vwireVersion\x12\x18\n" +
+	"\agateway\x18\x0f \x01(\tR\agateway\"\xfd\x01\n" +
 	"\n" +
 	"LogTrouble\x12$\n" +
 	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12\x12\n" +
