@@ -57,6 +57,11 @@ const (
 
 	// Nobody can say whether it was stored: retry with the same id.
 	OutcomeUnknown Code = "OUTCOME_UNKNOWN"
+
+	// An operator's act would lose records that are not copied yet; nothing was done.
+	NotCopied Code = "NOT_COPIED"
+	// The topic's or the principal's quota is used up; nothing was stored.
+	QuotaExceeded Code = "QUOTA_EXCEEDED"
 )
 
 // Stored says whether a failed call may have left a record behind.
@@ -101,6 +106,7 @@ var codes = map[Code]codeInfo{
 	Overloaded: {StoredNo, ActionRetry}, StorageFull: {StoredNo, ActionRetry}, StorageFailed: {StoredNo, ActionRetry},
 	ShuttingDown: {StoredNo, ActionRetry}, VersionMismatch: {StoredNo, ActionOperator},
 	OutcomeUnknown: {StoredUnknown, ActionRetry},
+	NotCopied:      {StoredNo, ActionOperator}, QuotaExceeded: {StoredNo, ActionRetry},
 }
 
 // Known reports whether the code is in the table.
@@ -129,7 +135,7 @@ func (c Code) Retryable() bool { return c.Action() == ActionRetry }
 // Refusal reports whether a written rule, not a state, was the reason.
 func (c Code) Refusal() bool {
 	a := c.Action()
-	return a == ActionPolicy || a == ActionRegion || c == PermissionDenied
+	return a == ActionPolicy || a == ActionRegion || c == PermissionDenied || c == NotCopied
 }
 
 // Error is the one error type that reaches people and clients. Value never holds

@@ -51,7 +51,19 @@ func (g *Gateway) openStream(ctx context.Context, q ReadRequest, who regions.Pri
 // refresh opens the local logs that are not open in this stream yet. A copy may come
 // into being while the stream runs.
 func (s *stream) refresh(ctx context.Context, latest bool) error {
-	for _, l := range s.gateway.Logs(s.topic.Name) {
+	topic, err := s.gateway.topic(s.topic.Name)
+	if err != nil {
+		return err
+	}
+	s.topic = topic
+	logs := s.gateway.Logs(topic.Name)
+	for _, t := range s.tracks {
+		if !slices.Contains(logs, t.log) {
+			return &api.Error{Code: api.UnknownTopic, Op: "read", Topic: topic.Name, Region: s.gateway.Self, Field: "log", Value: t.id.String(),
+				Hint: "this region does not serve the log any more: its declaration changed, or it was deleted"}
+		}
+	}
+	for _, l := range logs {
 		id := l.ID()
 		if s.request.Slot != "" && id.Slot != s.request.Slot {
 			continue

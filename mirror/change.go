@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -105,6 +106,21 @@ func (s *Source) Uncopied(log api.LogID, to uint64) []Uncopied {
 			out = append(out, u)
 		}
 	}
+	return out
+}
+
+// UncopiedFlows is Uncopied by the flows there are, whatever the manifest says by now.
+func (s *Source) UncopiedFlows(log api.LogID, to uint64) []Uncopied {
+	s.mu.Lock()
+	flows := slices.Clone(s.byLog[log])
+	s.mu.Unlock()
+	var out []Uncopied
+	for _, f := range flows {
+		if u := f.uncopied(to); !u.Known || u.Records > 0 {
+			out = append(out, u)
+		}
+	}
+	slices.SortFunc(out, func(a, b Uncopied) int { return cmp.Compare(a.Target, b.Target) })
 	return out
 }
 

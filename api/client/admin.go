@@ -39,6 +39,27 @@ func (c *Client) Reload(ctx context.Context) (*pb.ReloadResponse, error) {
 	return m, wire.ErrorFromGRPC(err)
 }
 
+// ReloadManifest has the node read federation.yaml and the policy again. An error with
+// OutcomeUnknown says that it may have.
+func (c *Client) ReloadManifest(ctx context.Context, q *pb.ReloadManifestRequest) (*pb.ReloadManifestResponse, error) {
+	m, err := pb.NewAdminServiceClient(c.conn).ReloadManifest(ctx, q)
+	return m, wire.ErrorFromGRPC(err)
+}
+
+// DeleteTopic deletes what the node's region holds of a topic. An error with
+// OutcomeUnknown says that it may have.
+func (c *Client) DeleteTopic(ctx context.Context, q *pb.TopicActRequest) (*pb.TopicActResponse, error) {
+	m, err := pb.NewAdminServiceClient(c.conn).DeleteTopic(ctx, q)
+	return m, wire.ErrorFromGRPC(err)
+}
+
+// PurgeTopic takes records out of a topic's logs in the node's region. An error with
+// OutcomeUnknown says that it may have.
+func (c *Client) PurgeTopic(ctx context.Context, q *pb.TopicActRequest) (*pb.TopicActResponse, error) {
+	m, err := pb.NewAdminServiceClient(c.conn).PurgeTopic(ctx, q)
+	return m, wire.ErrorFromGRPC(err)
+}
+
 // Lag gives the lags of the region's flows to fn: once, or with Watch until ctx ends
 // or fn returns an error, which Lag then returns.
 func (c *Client) Lag(ctx context.Context, q *pb.LagRequest, fn func(*pb.LagResponse) error) error {

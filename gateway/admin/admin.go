@@ -23,6 +23,9 @@ type Config struct {
 	// Explain and Reload belong to the policy's room.
 	Explain func(context.Context, *pb.ExplainRequest) (*pb.ExplainResponse, error)
 	Reload  func(context.Context) (*pb.ReloadResponse, error)
+	// ReloadManifest, Delete and Purge change what topics there are and what they hold.
+	ReloadManifest func(context.Context, *pb.ReloadManifestRequest) (*pb.ReloadManifestResponse, error)
+	Delete, Purge  func(context.Context, *pb.TopicActRequest) (*pb.TopicActResponse, error)
 
 	Listener net.Listener // of /metrics, /healthz and /readyz; nil: none
 	Clock    regions.Clock

@@ -153,6 +153,13 @@ func lagToProto(l *regions.Lag) *pb.LogLag {
 	if l.BytesKnown {
 		m.Bytes = l.Bytes
 	}
+	m.LossState, m.LossSoon = string(l.Loss.State), l.Loss.Soon
+	if l.Loss.State == regions.LossAhead || l.Loss.State == regions.LossRefusal {
+		m.LossSeconds = l.Loss.In.Seconds()
+	}
+	for _, g := range l.Lost {
+		m.Lost = append(m.Lost, lostText(g))
+	}
 	if l.KnowledgeKnown {
 		m.KnowledgeAgeSeconds = l.KnowledgeAge.Seconds()
 	}

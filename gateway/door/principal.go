@@ -136,6 +136,16 @@ func denied(field, value, hint string) error {
 	return &api.Error{Code: api.PermissionDenied, Op: "identify caller", Field: field, Value: value, Hint: hint}
 }
 
+// Caller is who called a method of a service behind a door; false when ctx is of no such
+// call.
+func Caller(ctx context.Context) (regions.Principal, bool) {
+	c, ok := ctx.Value(callerKey{}).(*caller)
+	if !ok {
+		return regions.Principal{}, false
+	}
+	return c.Principal, true
+}
+
 type callerKey struct{}
 
 func principalOf(ctx context.Context) regions.Principal {

@@ -28,7 +28,7 @@ func (n *Node) openAdmin(ctx context.Context) error {
 			Seat: n.seatState, Links: n.linkStatuses, Lags: n.allLags, Holdings: n.holdings, Policy: n.policyState, Storage: n.storageState,
 			Certificates: n.certificates, ClockStep: n.clockStep, Warnings: n.warnings, Combinations: n.combinations,
 		},
-		Explain: n.explain, Reload: n.reload,
+		Explain: n.explain, Reload: n.reload, ReloadManifest: n.reloadManifest, Delete: n.deleteTopic, Purge: n.purgeTopic,
 		Listener: n.pages, Clock: n.seams.Clock, Logger: n.logger,
 	})
 	n.onClose(func(ctx context.Context) error {
@@ -181,7 +181,7 @@ func (n *Node) warnings() []string {
 			out = append(out, l.Log+": full; appends are refused with STORAGE_FULL until retention makes room")
 		}
 	}
-	return out
+	return append(out, n.keptWarnings()...)
 }
 
 func (n *Node) combinations(topic string) []string {

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"domicile/api"
+	"domicile/mirror"
 	"domicile/regions"
 	"domicile/regions/fabric"
 )
@@ -18,6 +20,8 @@ type logBook struct {
 	self       string
 	federation *regions.Federation
 	fabric     *fabric.Fabric
+
+	source atomic.Pointer[mirror.Source] // of topics that hold; nil: nothing is known of mirrors yet
 
 	mu     sync.RWMutex
 	homes  map[api.LogID]regions.HomeLog
@@ -38,7 +42,7 @@ func (b *logBook) open(ctx context.Context) error {
 			var err error
 			switch {
 			case home == b.self:
-				err = b.openHome(ctx, id)
+				err = b.openHome(ctx, id, federation)
 			case slices.Contains(federation.Targets(id), b.self):
 				_, err = b.copyOf(ctx, id)
 			}
@@ -50,14 +54,60 @@ func (b *logBook) open(ctx context.Context) error {
 	return nil
 }
 
-func (b *logBook) config(id api.LogID) fabric.LogConfig {
-	topic, _ := b.federation.Topic(id.Topic)
-	_, epoch, _ := b.federation.Home(id)
-	return fabric.LogConfig{ID: id, Epoch: epoch, MaxBytes: int64(topic.Retention.MaxBytes), MaxAge: topic.Retention.MaxAge}
+// config is what a manifest makes of a log that it gives to this region.
+func (b *logBook) config(id api.LogID, f *regions.Federation) fabric.LogConfig {
+	c := fabric.LogConfig{ID: id}
+	topic, ok := f.Topic(id.Topic)
+	if !ok {
+		return c // the store refuses a log without a bound
+	}
+	_, c.Epoch, _ = f.Home(id)
+	c.MaxBytes, c.MaxAge = int64(topic.Retention.MaxBytes), topic.Retention.MaxAge
+	if topic.Hold && f.Role(id, b.self) == regions.RoleHome {
+		c.Safe, c.Waits = func() uint64 { return b.safe(id) }, func() string { return b.waits(id) }
+	}
+	return c
 }
 
-func (b *logBook) openHome(ctx context.Context, id api.LogID) error {
-	log, err := b.fabric.Home(ctx, b.config(id))
+// safe is how far retention may go in a log that is held for its mirrors.
+func (b *logBook) safe(id api.LogID) uint64 {
+	if s := b.source.Load(); s != nil {
+		return s.Safe(id)
+	}
+	return 0
+}
+
+func (b *logBook) waits(id api.LogID) string {
+	if s := b.source.Load(); s != nil {
+		return s.Waits(id)
+	}
+	return "no mirror was heard since this node opened the log"
+}
+
+// openAs opens a log that another manifest gives to this region.
+func (b *logBook) openAs(ctx context.Context, id api.LogID, role regions.Role, f *regions.Federation) error {
+	if role == regions.RoleHome {
+		return b.openHome(ctx, id, f)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	log, err := b.fabric.Copy(ctx, b.config(id, f))
+	if err == nil {
+		b.copies[id] = log
+	}
+	return err
+}
+
+// drop forgets a log that is about to be closed or deleted.
+func (b *logBook) drop(id api.LogID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.homes, id)
+	delete(b.copies, id)
+}
+
+func (b *logBook) openHome(ctx context.Context, id api.LogID, f *regions.Federation) error {
+	log, err := b.fabric.Home(ctx, b.config(id, f))
 	if err != nil {
 		return err
 	}
@@ -79,7 +129,7 @@ func (b *logBook) copyOf(ctx context.Context, id api.LogID) (regions.CopyLog, er
 		return nil, &api.Error{Code: api.ManifestMismatch, Op: "open copy", Topic: id.Topic, Region: b.self, Field: "mirror",
 			Hint: "this region's manifest names no copy of " + id.String() + " here"}
 	}
-	log, err := b.fabric.Copy(ctx, b.config(id))
+	log, err := b.fabric.Copy(ctx, b.config(id, b.federation))
 	if err != nil {
 		return nil, err
 	}

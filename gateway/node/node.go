@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"domicile/api"
+	pb "domicile/api/domicile/v1"
 	"domicile/gateway/admin"
 	"domicile/gateway/door"
 	"domicile/policy"
@@ -50,6 +52,9 @@ type Node struct {
 	link      atomic.Pointer[string] // where the last turn's links listened
 	unfollow  context.CancelFunc     // ends following the seat; nil: not begun
 	following sync.WaitGroup
+
+	acting  sync.Mutex // one change of topics, or opening of a turn, at a time
+	removed removed
 
 	life    context.Context // of the node's own loops
 	cancel  context.CancelFunc
@@ -193,8 +198,14 @@ func (n *Node) Gates() *link.Gates {
 	return nil
 }
 
-// Reload loads the policy directory again, or keeps the active policy and says why.
+// Reload reads federation.yaml again and, unless that is the same, carries it out with
+// the policy; else it loads the policy directory again. It keeps what is in force and
+// says why if either is refused. A federation.yaml that is not there is no change.
 func (n *Node) Reload(ctx context.Context) error {
+	if next, err := regions.LoadManifest(n.cfg.Federation); !errors.Is(err, fs.ErrNotExist) && (err != nil || next.Digest() != n.federation.Digest()) {
+		_, err := n.reloadManifest(ctx, &pb.ReloadManifestRequest{})
+		return err
+	}
 	_, err := n.policies.load(ctx)
 	return err
 }

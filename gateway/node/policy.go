@@ -74,6 +74,35 @@ func (p *policies) load(ctx context.Context) (opa.Report, error) {
 	return next.Report, nil
 }
 
+// adopt loads the directory for another manifest and puts both in force in one step.
+// before runs when nothing but that step can fail any more; its error refuses the whole.
+func (p *policies) adopt(ctx context.Context, next *regions.Federation, before func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, loadWithin)
+	defer cancel()
+	select {
+	case p.loading <- struct{}{}:
+		defer func() { <-p.loading }()
+	case <-ctx.Done():
+		return &api.Error{Code: api.NotReady, Op: "load policy", Err: ctx.Err(), Hint: "another load is under way"}
+	}
+	loaded, err := opa.Load(ctx, p.dir, next)
+	if err == nil {
+		err = p.gate.Check(loaded.Generation, next)
+	}
+	if err == nil {
+		err = before(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	err = p.gate.Adopt(ctx, loaded.Generation, next)
+	p.note(loaded.Generation.Digest, loaded, err)
+	if p.gate.Current() == loaded.Generation {
+		return nil // hand-overs of the older policy may still be out: nobody waits for them here
+	}
+	return err
+}
+
 // note keeps what came of a load. flipped: the policy in force is another one now.
 func (p *policies) note(tried string, next *opa.Policy, err error) (flipped bool) {
 	now := p.gate.Current()

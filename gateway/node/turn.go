@@ -37,6 +37,8 @@ type turn struct {
 // openTurn opens the region's logs and everything that works on them, and puts the turn
 // in place. What it opened is closed again if a step fails.
 func (n *Node) openTurn(ctx context.Context, seat fabric.Seat) (*turn, error) {
+	n.acting.Lock() // the manifest stays as it is while the logs are opened
+	defer n.acting.Unlock()
 	t := &turn{Node: n, seat: seat}
 	t.over, t.end = context.WithCancelCause(n.life)
 	if err := (steps{
@@ -114,6 +116,7 @@ func (t *turn) openMirror(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t.logs.source.Store(t.source)
 	t.onClose(t.source.Close)
 	t.target.Start(ctx)
 	return nil

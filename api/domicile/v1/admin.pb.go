@@ -822,8 +822,14 @@ type LogLag struct {
 	KnowledgeKnown        bool                   `protobuf:"varint,19,opt,name=knowledge_known,json=knowledgeKnown,proto3" json:"knowledge_known,omitempty"`
 	Cause                 string                 `protobuf:"bytes,20,opt,name=cause,proto3" json:"cause,omitempty"` // the hop that blocks, when one does
 	SecondsTrusted        bool                   `protobuf:"varint,21,opt,name=seconds_trusted,json=secondsTrusted,proto3" json:"seconds_trusted,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// At the home: when, at the present rates, retention takes what the target does not
+	// have, or, where the topic holds, when appends are refused.
+	LossState     string   `protobuf:"bytes,22,opt,name=loss_state,json=lossState,proto3" json:"loss_state,omitempty"`         // empty: unknown | none | ahead | now | refusal
+	LossSeconds   float64  `protobuf:"fixed64,23,opt,name=loss_seconds,json=lossSeconds,proto3" json:"loss_seconds,omitempty"` // of ahead and refusal
+	LossSoon      bool     `protobuf:"varint,24,opt,name=loss_soon,json=lossSoon,proto3" json:"loss_soon,omitempty"`
+	Lost          []string `protobuf:"bytes,25,rep,name=lost,proto3" json:"lost,omitempty"` // ranges that were gone before the target had them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LogLag) Reset() {
@@ -1001,6 +1007,34 @@ func (x *LogLag) GetSecondsTrusted() bool {
 		return x.SecondsTrusted
 	}
 	return false
+}
+
+func (x *LogLag) GetLossState() string {
+	if x != nil {
+		return x.LossState
+	}
+	return ""
+}
+
+func (x *LogLag) GetLossSeconds() float64 {
+	if x != nil {
+		return x.LossSeconds
+	}
+	return 0
+}
+
+func (x *LogLag) GetLossSoon() bool {
+	if x != nil {
+		return x.LossSoon
+	}
+	return false
+}
+
+func (x *LogLag) GetLost() []string {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
 }
 
 type TopicsRequest struct {
@@ -1735,7 +1769,7 @@ var File_domicile_v1_admin_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x17domicile/v1/admin.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x16domicile/v1/peer.proto\"\x0f\n" +
+	"\x17domicile/v1/admin.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/change.proto\"\x0f\n" +
 	"\rStatusRequest\"\x9e\x05\n" +
 	"\x0eStatusResponse\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1e\n" +
@@ -1815,7 +1849,7 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"durability\"/\n" +
 	"\n" +
 	"ClockState\x12!\n" +
-	"\fstep_seconds\x18\x01 \x01(\x01R\vstepSeconds\"\xed\x05\n" +
+	"\fstep_seconds\x18\x01 \x01(\x01R\vstepSeconds\"\xe0\x06\n" +
 	"\x06LogLag\x12$\n" +
 	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\tR\x04home\x12\x16\n" +
@@ -1839,7 +1873,12 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\x15knowledge_age_seconds\x18\x12 \x01(\x01R\x13knowledgeAgeSeconds\x12'\n" +
 	"\x0fknowledge_known\x18\x13 \x01(\bR\x0eknowledgeKnown\x12\x14\n" +
 	"\x05cause\x18\x14 \x01(\tR\x05cause\x12'\n" +
-	"\x0fseconds_trusted\x18\x15 \x01(\bR\x0esecondsTrusted\"%\n" +
+	"\x0fseconds_trusted\x18\x15 \x01(\bR\x0esecondsTrusted\x12\x1d\n" +
+	"\n" +
+	"loss_state\x18\x16 \x01(\tR\tlossState\x12!\n" +
+	"\floss_seconds\x18\x17 \x01(\x01R\vlossSeconds\x12\x1b\n" +
+	"\tloss_soon\x18\x18 \x01(\bR\blossSoon\x12\x12\n" +
+	"\x04lost\x18\x19 \x03(\tR\x04lost\"%\n" +
 	"\rTopicsRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\"A\n" +
 	"\x0eTopicsResponse\x12/\n" +
@@ -1902,13 +1941,17 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\bprevious\x18\x03 \x01(\tR\bprevious\x12\x14\n" +
 	"\x05cells\x18\x04 \x01(\x04R\x05cells\x12\x14\n" +
 	"\x05tests\x18\x05 \x01(\x04R\x05tests\x12\x1a\n" +
-	"\bwarnings\x18\x06 \x03(\tR\bwarnings2\xd9\x02\n" +
+	"\bwarnings\x18\x06 \x03(\tR\bwarnings2\xcb\x04\n" +
 	"\fAdminService\x12A\n" +
 	"\x06Status\x12\x1a.domicile.v1.StatusRequest\x1a\x1b.domicile.v1.StatusResponse\x12A\n" +
 	"\x06Topics\x12\x1a.domicile.v1.TopicsRequest\x1a\x1b.domicile.v1.TopicsResponse\x12:\n" +
 	"\x03Lag\x12\x17.domicile.v1.LagRequest\x1a\x18.domicile.v1.LagResponse0\x01\x12D\n" +
 	"\aExplain\x12\x1b.domicile.v1.ExplainRequest\x1a\x1c.domicile.v1.ExplainResponse\x12A\n" +
-	"\x06Reload\x12\x1a.domicile.v1.ReloadRequest\x1a\x1b.domicile.v1.ReloadResponseB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
+	"\x06Reload\x12\x1a.domicile.v1.ReloadRequest\x1a\x1b.domicile.v1.ReloadResponse\x12Y\n" +
+	"\x0eReloadManifest\x12\".domicile.v1.ReloadManifestRequest\x1a#.domicile.v1.ReloadManifestResponse\x12J\n" +
+	"\vDeleteTopic\x12\x1c.domicile.v1.TopicActRequest\x1a\x1d.domicile.v1.TopicActResponse\x12I\n" +
+	"\n" +
+	"PurgeTopic\x12\x1c.domicile.v1.TopicActRequest\x1a\x1d.domicile.v1.TopicActResponseB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
 var (
 	file_domicile_v1_admin_proto_rawDescOnce sync.Once
@@ -1924,30 +1967,34 @@ func file_domicile_v1_admin_proto_rawDescGZIP() []byte {
 
 var file_domicile_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_domicile_v1_admin_proto_goTypes = []any{
-	(*StatusRequest)(nil),    // 0: domicile.v1.StatusRequest
-	(*StatusResponse)(nil),   // 1: domicile.v1.StatusResponse
-	(*LinkState)(nil),        // 2: domicile.v1.LinkState
-	(*LogTrouble)(nil),       // 3: domicile.v1.LogTrouble
-	(*PolicyState)(nil),      // 4: domicile.v1.PolicyState
-	(*CertificateState)(nil), // 5: domicile.v1.CertificateState
-	(*StorageState)(nil),     // 6: domicile.v1.StorageState
-	(*ClockState)(nil),       // 7: domicile.v1.ClockState
-	(*LogLag)(nil),           // 8: domicile.v1.LogLag
-	(*TopicsRequest)(nil),    // 9: domicile.v1.TopicsRequest
-	(*TopicsResponse)(nil),   // 10: domicile.v1.TopicsResponse
-	(*TopicState)(nil),       // 11: domicile.v1.TopicState
-	(*LogHolding)(nil),       // 12: domicile.v1.LogHolding
-	(*LagRequest)(nil),       // 13: domicile.v1.LagRequest
-	(*LagResponse)(nil),      // 14: domicile.v1.LagResponse
-	(*ExplainRequest)(nil),   // 15: domicile.v1.ExplainRequest
-	(*ExplainResponse)(nil),  // 16: domicile.v1.ExplainResponse
-	(*ReloadRequest)(nil),    // 17: domicile.v1.ReloadRequest
-	(*ReloadResponse)(nil),   // 18: domicile.v1.ReloadResponse
-	nil,                      // 19: domicile.v1.TopicState.DeclarationEntry
-	(*LogId)(nil),            // 20: domicile.v1.LogId
-	(*LedgerSum)(nil),        // 21: domicile.v1.LedgerSum
-	(*Epoch)(nil),            // 22: domicile.v1.Epoch
-	(*Tag)(nil),              // 23: domicile.v1.Tag
+	(*StatusRequest)(nil),          // 0: domicile.v1.StatusRequest
+	(*StatusResponse)(nil),         // 1: domicile.v1.StatusResponse
+	(*LinkState)(nil),              // 2: domicile.v1.LinkState
+	(*LogTrouble)(nil),             // 3: domicile.v1.LogTrouble
+	(*PolicyState)(nil),            // 4: domicile.v1.PolicyState
+	(*CertificateState)(nil),       // 5: domicile.v1.CertificateState
+	(*StorageState)(nil),           // 6: domicile.v1.StorageState
+	(*ClockState)(nil),             // 7: domicile.v1.ClockState
+	(*LogLag)(nil),                 // 8: domicile.v1.LogLag
+	(*TopicsRequest)(nil),          // 9: domicile.v1.TopicsRequest
+	(*TopicsResponse)(nil),         // 10: domicile.v1.TopicsResponse
+	(*TopicState)(nil),             // 11: domicile.v1.TopicState
+	(*LogHolding)(nil),             // 12: domicile.v1.LogHolding
+	(*LagRequest)(nil),             // 13: domicile.v1.LagRequest
+	(*LagResponse)(nil),            // 14: domicile.v1.LagResponse
+	(*ExplainRequest)(nil),         // 15: domicile.v1.ExplainRequest
+	(*ExplainResponse)(nil),        // 16: domicile.v1.ExplainResponse
+	(*ReloadRequest)(nil),          // 17: domicile.v1.ReloadRequest
+	(*ReloadResponse)(nil),         // 18: domicile.v1.ReloadResponse
+	nil,                            // 19: domicile.v1.TopicState.DeclarationEntry
+	(*LogId)(nil),                  // 20: domicile.v1.LogId
+	(*LedgerSum)(nil),              // 21: domicile.v1.LedgerSum
+	(*Epoch)(nil),                  // 22: domicile.v1.Epoch
+	(*Tag)(nil),                    // 23: domicile.v1.Tag
+	(*ReloadManifestRequest)(nil),  // 24: domicile.v1.ReloadManifestRequest
+	(*TopicActRequest)(nil),        // 25: domicile.v1.TopicActRequest
+	(*ReloadManifestResponse)(nil), // 26: domicile.v1.ReloadManifestResponse
+	(*TopicActResponse)(nil),       // 27: domicile.v1.TopicActResponse
 }
 var file_domicile_v1_admin_proto_depIdxs = []int32{
 	2,  // 0: domicile.v1.StatusResponse.links:type_name -> domicile.v1.LinkState
@@ -1972,13 +2019,19 @@ var file_domicile_v1_admin_proto_depIdxs = []int32{
 	13, // 19: domicile.v1.AdminService.Lag:input_type -> domicile.v1.LagRequest
 	15, // 20: domicile.v1.AdminService.Explain:input_type -> domicile.v1.ExplainRequest
 	17, // 21: domicile.v1.AdminService.Reload:input_type -> domicile.v1.ReloadRequest
-	1,  // 22: domicile.v1.AdminService.Status:output_type -> domicile.v1.StatusResponse
-	10, // 23: domicile.v1.AdminService.Topics:output_type -> domicile.v1.TopicsResponse
-	14, // 24: domicile.v1.AdminService.Lag:output_type -> domicile.v1.LagResponse
-	16, // 25: domicile.v1.AdminService.Explain:output_type -> domicile.v1.ExplainResponse
-	18, // 26: domicile.v1.AdminService.Reload:output_type -> domicile.v1.ReloadResponse
-	22, // [22:27] is the sub-list for method output_type
-	17, // [17:22] is the sub-list for method input_type
+	24, // 22: domicile.v1.AdminService.ReloadManifest:input_type -> domicile.v1.ReloadManifestRequest
+	25, // 23: domicile.v1.AdminService.DeleteTopic:input_type -> domicile.v1.TopicActRequest
+	25, // 24: domicile.v1.AdminService.PurgeTopic:input_type -> domicile.v1.TopicActRequest
+	1,  // 25: domicile.v1.AdminService.Status:output_type -> domicile.v1.StatusResponse
+	10, // 26: domicile.v1.AdminService.Topics:output_type -> domicile.v1.TopicsResponse
+	14, // 27: domicile.v1.AdminService.Lag:output_type -> domicile.v1.LagResponse
+	16, // 28: domicile.v1.AdminService.Explain:output_type -> domicile.v1.ExplainResponse
+	18, // 29: domicile.v1.AdminService.Reload:output_type -> domicile.v1.ReloadResponse
+	26, // 30: domicile.v1.AdminService.ReloadManifest:output_type -> domicile.v1.ReloadManifestResponse
+	27, // 31: domicile.v1.AdminService.DeleteTopic:output_type -> domicile.v1.TopicActResponse
+	27, // 32: domicile.v1.AdminService.PurgeTopic:output_type -> domicile.v1.TopicActResponse
+	25, // [25:33] is the sub-list for method output_type
+	17, // [17:25] is the sub-list for method input_type
 	17, // [17:17] is the sub-list for extension type_name
 	17, // [17:17] is the sub-list for extension extendee
 	0,  // [0:17] is the sub-list for field type_name
@@ -1991,6 +2044,7 @@ func file_domicile_v1_admin_proto_init() {
 	}
 	file_domicile_v1_record_proto_init()
 	file_domicile_v1_peer_proto_init()
+	file_domicile_v1_change_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -19,11 +19,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdminService_Status_FullMethodName  = "/domicile.v1.AdminService/Status"
-	AdminService_Topics_FullMethodName  = "/domicile.v1.AdminService/Topics"
-	AdminService_Lag_FullMethodName     = "/domicile.v1.AdminService/Lag"
-	AdminService_Explain_FullMethodName = "/domicile.v1.AdminService/Explain"
-	AdminService_Reload_FullMethodName  = "/domicile.v1.AdminService/Reload"
+	AdminService_Status_FullMethodName         = "/domicile.v1.AdminService/Status"
+	AdminService_Topics_FullMethodName         = "/domicile.v1.AdminService/Topics"
+	AdminService_Lag_FullMethodName            = "/domicile.v1.AdminService/Lag"
+	AdminService_Explain_FullMethodName        = "/domicile.v1.AdminService/Explain"
+	AdminService_Reload_FullMethodName         = "/domicile.v1.AdminService/Reload"
+	AdminService_ReloadManifest_FullMethodName = "/domicile.v1.AdminService/ReloadManifest"
+	AdminService_DeleteTopic_FullMethodName    = "/domicile.v1.AdminService/DeleteTopic"
+	AdminService_PurgeTopic_FullMethodName     = "/domicile.v1.AdminService/PurgeTopic"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -40,6 +43,13 @@ type AdminServiceClient interface {
 	// Reload compiles, judges and self-tests the policy directory and flips to it, or
 	// keeps the old one and says why.
 	Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadResponse, error)
+	// ReloadManifest reads federation.yaml and the policy again and carries out what
+	// changed of topics, all of it or nothing.
+	ReloadManifest(ctx context.Context, in *ReloadManifestRequest, opts ...grpc.CallOption) (*ReloadManifestResponse, error)
+	// DeleteTopic deletes what this region holds of a topic that is not declared any more.
+	DeleteTopic(ctx context.Context, in *TopicActRequest, opts ...grpc.CallOption) (*TopicActResponse, error)
+	// PurgeTopic takes records out of the front of a topic's logs in this region.
+	PurgeTopic(ctx context.Context, in *TopicActRequest, opts ...grpc.CallOption) (*TopicActResponse, error)
 }
 
 type adminServiceClient struct {
@@ -109,6 +119,36 @@ func (c *adminServiceClient) Reload(ctx context.Context, in *ReloadRequest, opts
 	return out, nil
 }
 
+func (c *adminServiceClient) ReloadManifest(ctx context.Context, in *ReloadManifestRequest, opts ...grpc.CallOption) (*ReloadManifestResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReloadManifestResponse)
+	err := c.cc.Invoke(ctx, AdminService_ReloadManifest_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) DeleteTopic(ctx context.Context, in *TopicActRequest, opts ...grpc.CallOption) (*TopicActResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TopicActResponse)
+	err := c.cc.Invoke(ctx, AdminService_DeleteTopic_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) PurgeTopic(ctx context.Context, in *TopicActRequest, opts ...grpc.CallOption) (*TopicActResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TopicActResponse)
+	err := c.cc.Invoke(ctx, AdminService_PurgeTopic_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -123,6 +163,13 @@ type AdminServiceServer interface {
 	// Reload compiles, judges and self-tests the policy directory and flips to it, or
 	// keeps the old one and says why.
 	Reload(context.Context, *ReloadRequest) (*ReloadResponse, error)
+	// ReloadManifest reads federation.yaml and the policy again and carries out what
+	// changed of topics, all of it or nothing.
+	ReloadManifest(context.Context, *ReloadManifestRequest) (*ReloadManifestResponse, error)
+	// DeleteTopic deletes what this region holds of a topic that is not declared any more.
+	DeleteTopic(context.Context, *TopicActRequest) (*TopicActResponse, error)
+	// PurgeTopic takes records out of the front of a topic's logs in this region.
+	PurgeTopic(context.Context, *TopicActRequest) (*TopicActResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -147,6 +194,15 @@ func (UnimplementedAdminServiceServer) Explain(context.Context, *ExplainRequest)
 }
 func (UnimplementedAdminServiceServer) Reload(context.Context, *ReloadRequest) (*ReloadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reload not implemented")
+}
+func (UnimplementedAdminServiceServer) ReloadManifest(context.Context, *ReloadManifestRequest) (*ReloadManifestResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReloadManifest not implemented")
+}
+func (UnimplementedAdminServiceServer) DeleteTopic(context.Context, *TopicActRequest) (*TopicActResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteTopic not implemented")
+}
+func (UnimplementedAdminServiceServer) PurgeTopic(context.Context, *TopicActRequest) (*TopicActResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PurgeTopic not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -252,6 +308,60 @@ func _AdminService_Reload_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_ReloadManifest_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReloadManifestRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ReloadManifest(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ReloadManifest_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ReloadManifest(ctx, req.(*ReloadManifestRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_DeleteTopic_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TopicActRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).DeleteTopic(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_DeleteTopic_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).DeleteTopic(ctx, req.(*TopicActRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_PurgeTopic_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TopicActRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).PurgeTopic(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_PurgeTopic_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).PurgeTopic(ctx, req.(*TopicActRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -274,6 +384,18 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reload",
 			Handler:    _AdminService_Reload_Handler,
+		},
+		{
+			MethodName: "ReloadManifest",
+			Handler:    _AdminService_ReloadManifest_Handler,
+		},
+		{
+			MethodName: "DeleteTopic",
+			Handler:    _AdminService_DeleteTopic_Handler,
+		},
+		{
+			MethodName: "PurgeTopic",
+			Handler:    _AdminService_PurgeTopic_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
