@@ -35,6 +35,7 @@ type targetView struct {
 	digest    string    // of our declaration of the topic
 	heard     time.Time // of the last watermark message; zero: none in this run
 	link      regions.LinkStatus
+	orphan    bool // the home does not declare the topic
 	now       time.Time
 	pace      regions.Pace
 }
@@ -69,6 +70,8 @@ func (v *targetView) state(l *regions.Lag, fresh bool) (regions.LagState, string
 		return v.trouble.state, v.trouble.cause
 	case !v.link.Up:
 		return regions.LagLinkDown, v.link.Reason
+	case v.orphan:
+		return regions.LagManifestDiffers, "the topic is not in its home's manifest any more: the copy stays as it is until it is deleted here"
 	case k.heard && k.mark.Digest != v.digest:
 		return regions.LagManifestDiffers, "the topic is declared differently at its home"
 	case !fresh:
@@ -202,6 +205,9 @@ func (c *copied) lag() regions.Lag {
 	v := targetView{
 		knowledge: &c.knowledge, trouble: c.trouble, moved: c.moved, digest: cfg.Federation.TopicDigest(c.id.Topic),
 		heard: heard, link: link, now: cfg.Clock.Now(), pace: cfg.Pace,
+	}
+	if link.Hello != nil {
+		v.orphan = link.Hello.TopicDigests[c.id.Topic] == ""
 	}
 	if v.verdict(&l) {
 		cfg.Metrics.Clamped(c.id)

@@ -101,7 +101,12 @@ func (l *Lab) found() error {
 		r, _ := planned.Region(name)
 		text = strings.ReplaceAll(text, `"`+r.Link+`"`, `"`+l.regions[name].address+`"`)
 	}
-	l.Federation, err = regions.ParseManifest("federation.yaml", []byte(text))
+	if l.Federation, err = regions.ParseManifest("federation.yaml", []byte(text)); err != nil {
+		return err
+	}
+	for _, r := range l.regions {
+		err = errors.Join(err, os.WriteFile(r.manifest(), []byte(text), 0o600))
+	}
 	return err
 }
 

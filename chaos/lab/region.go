@@ -13,6 +13,7 @@ import (
 
 	"domicile/api/client"
 	"domicile/gateway/node"
+	"domicile/regions"
 	"domicile/regions/identity"
 )
 
@@ -81,7 +82,11 @@ func (r *Region) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("open the log of %s: %w", r.Name, err)
 	}
-	n, err := node.New(r.config(), r.lab.Federation, r.seams())
+	f, err := regions.LoadManifest(r.manifest())
+	if err != nil {
+		return errors.Join(err, r.log.Close())
+	}
+	n, err := node.New(r.config(), f, r.seams())
 	if err == nil {
 		if err = n.Start(ctx); err == nil {
 			r.node = n
@@ -132,7 +137,7 @@ func (r *Region) drop() {
 
 func (r *Region) config() node.Config {
 	c := node.NewConfig()
-	c.Region, c.Data, c.Policies = r.Name, r.Data(), r.lab.policy
+	c.Region, c.Data, c.Policies, c.Federation = r.Name, r.Data(), r.lab.policy, r.manifest()
 	c.Listen = r.last
 	if c.Listen.Door == "" {
 		c.Listen = node.Listen{Door: anyPort, Admin: anyPort, Metrics: anyPort, Link: r.address}

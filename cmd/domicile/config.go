@@ -21,7 +21,7 @@ func (a *app) configCommand() *cobra.Command {
 		Use: "config", Short: "Check the files before a node reads them",
 		Example: "  domicile config check -c ./federation/eu-west/node.yaml",
 	}
-	group.AddCommand(a.configCheck())
+	group.AddCommand(a.configCheck(), a.configReload())
 	return group
 }
 

@@ -76,11 +76,28 @@ func pendingBytesText(l *pb.LogLag) string {
 	return regions.Bytes(l.GetBytes())
 }
 
+// lossTexts say what retention will do, or did, to records that a copy does not have.
+func lossTexts(l *pb.LogLag) []string {
+	var out []string
+	who := logName(l.GetLog()) + " to " + l.GetTarget() + ": "
+	switch regions.LossState(l.GetLossState()) {
+	case regions.LossAhead:
+		out = append(out, who+"at the present rates retention takes records the copy does not have in "+regions.Span(seconds(l.GetLossSeconds())))
+	case regions.LossRefusal:
+		out = append(out, who+"the topic holds records for it; at the present rates appends are refused in "+regions.Span(seconds(l.GetLossSeconds())))
+	}
+	for _, lost := range l.GetLost() {
+		out = append(out, who+lost)
+	}
+	return out
+}
+
 // renderLag is the table of one answer. A log's own home is behind nothing and has
 // no figures.
 func renderLag(r *pb.LagResponse) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s at %s UTC\n", r.GetRegion(), nanoTime(r.GetNowUnixNano()).Format(time.DateTime))
+	var losses []string
 	var causes []string // below the table: they are long, and often the same
 	rows := [][]string{{"LOG", "FROM", "TO", "STATE", "LAG", "EXPOSURE", "RECORDS", "BYTES", "KNOWN AS OF"}}
 	for _, l := range r.GetLogs() {
@@ -91,6 +108,7 @@ func renderLag(r *pb.LagResponse) string {
 		if c := l.GetCause(); c != "" && !slices.Contains(causes, c) {
 			causes = append(causes, c)
 		}
+		losses = append(losses, lossTexts(l)...)
 		rows = append(rows, []string{logName(l.GetLog()), l.GetHome(), l.GetTarget(), stateText(l.GetState()),
 			stalenessText(l), exposureText(l), recordsText(l), pendingBytesText(l), knowledgeText(l)})
 	}
@@ -100,6 +118,9 @@ func renderLag(r *pb.LagResponse) string {
 	table(&b, "", rows)
 	for _, c := range causes {
 		b.WriteString("because: " + c + "\n")
+	}
+	for _, l := range losses {
+		b.WriteString("note: " + l + "\n")
 	}
 	return b.String()
 }

@@ -26,7 +26,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run this region's node",
 		Long: `Runs until it is told to stop (SIGTERM or Ctrl-C): then it takes no new record,
-finishes those in flight and closes its logs. SIGHUP loads the policy directory again.
+finishes those in flight and closes its logs. SIGHUP reads
+federation.yaml and the policy directory again.
 With --dev the door and the admin address need no certificates and take everybody as
 the caller dev; that is for this machine only. Links between regions are always
 encrypted.`,
@@ -71,7 +72,7 @@ func serve(ctx context.Context, n runner, logger *slog.Logger) error {
 		select {
 		case <-reload:
 			if err := n.Reload(ctx); err != nil {
-				logger.Warn("the policy that was active stays", "err", err)
+				logger.Warn("what was in force stays", "err", err)
 			}
 		case <-ctx.Done():
 		}

@@ -12,7 +12,7 @@ import (
 
 func (a *app) topicCommand() *cobra.Command {
 	group := &cobra.Command{
-		Use: "topic", Short: "Show topics: what they hold, and what you can rely on",
+		Use: "topic", Short: "Show topics, what they hold and what you can rely on; delete and purge",
 		Example: "  domicile topic show orders",
 	}
 	group.AddCommand(
@@ -51,6 +51,7 @@ func (a *app) topicCommand() *cobra.Command {
 				return err
 			},
 		},
+		a.topicDelete(), a.topicPurge(),
 	)
 	return group
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	pb "domicile/api/domicile/v1"
+	"domicile/regions"
 )
 
 // The JSON that scripts read. Fields are added, never renamed; what nobody knows is
@@ -25,6 +26,9 @@ type lagView struct {
 	Head           uint64     `json:"head"`
 	Cursor         uint64     `json:"cursor"`
 	KnowledgeAge   *float64   `json:"knowledge_age_seconds"`
+	Loss           *string    `json:"loss"` // none, ahead, now or refusal
+	LossIn         *float64   `json:"loss_in_seconds"`
+	Lost           []string   `json:"lost,omitempty"`
 }
 
 // known is a pointer to v, or null when nobody knows it.
@@ -50,6 +54,9 @@ func viewLag(l *pb.LogLag) *lagView {
 		Records:  known(l.GetRecords(), l.GetRecordsKnown()), Bytes: known(l.GetBytes(), l.GetBytesKnown()),
 		Head: l.GetHead(), Cursor: l.GetCursor(),
 		KnowledgeAge: known(l.GetKnowledgeAgeSeconds(), l.GetKnowledgeKnown()),
+		Loss:         known(l.GetLossState(), l.GetLossState() != ""),
+		LossIn:       known(l.GetLossSeconds(), l.GetLossState() == string(regions.LossAhead) || l.GetLossState() == string(regions.LossRefusal)),
+		Lost:         l.GetLost(),
 	}
 }
 

@@ -46,6 +46,9 @@ func (v *View) link(peer string) (l regions.LinkStatus, linked bool) {
 }
 
 func inTrouble(l *regions.Lag) bool {
+	if l.Loss.Soon || len(l.Lost) > 0 {
+		return true
+	}
 	switch l.State {
 	case regions.LagHome, regions.LagCaughtUp:
 		return false
@@ -141,6 +144,9 @@ func originTroubles(v *View, t *regions.Topic, id api.LogID) []*pb.LogTrouble {
 		x.State, x.Lag = string(lag.State), lagToProto(lag)
 		x.Producers = "stored and acknowledged here as usual"
 		x.Consumers = "all records here; the copy in " + lag.Target + " does not move"
+		if lag.State == regions.LagCaughtUp {
+			x.Consumers = "all records here; the copy in " + lag.Target + " goes on, without what was gone before it came"
+		}
 		if link, _ := v.link(lag.Target); !link.Up {
 			x.Producers += "; in " + lag.Target + " refused with " + string(api.HomeUnreachable)
 		}
@@ -154,8 +160,11 @@ func originTroubles(v *View, t *regions.Topic, id api.LogID) []*pb.LogTrouble {
 // have yet. It never stops publishing here.
 func originRoom(v *View, t *regions.Topic, id api.LogID, lag *regions.Lag) string {
 	age := "age unknown"
-	if lag.ExposureKnown {
-		if lag.Exposure == 0 {
+	switch {
+	case t.Hold:
+		age = "retention waits for the copy"
+	case lag.ExposureKnown:
+		if lag.Exposure == 0 && len(lag.Lost) == 0 {
 			return "nothing is waiting for the copy"
 		}
 		if left := t.Retention.MaxAge - lag.Exposure; left > 0 {
@@ -166,6 +175,15 @@ func originRoom(v *View, t *regions.Topic, id api.LogID, lag *regions.Lag) strin
 	}
 	if f, ok := v.Holdings[id.String()]; ok {
 		age += fmt.Sprintf("; %s of %s of the log used", regions.Bytes(f.Bytes), regions.Bytes(int64(t.Retention.MaxBytes)))
+	}
+	switch lag.Loss.State {
+	case regions.LossAhead:
+		age += "; at the present rates retention overtakes the copy in " + regions.Span(lag.Loss.In)
+	case regions.LossRefusal:
+		age += "; at the present rates appends are refused with " + string(api.StorageFull) + " in " + regions.Span(lag.Loss.In)
+	}
+	for _, g := range lag.Lost {
+		age += "; " + lostText(g)
 	}
 	return age
 }

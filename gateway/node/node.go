@@ -64,7 +64,8 @@ type Node struct {
 	err     error
 }
 
-// New checks the configuration against the manifest. Nothing is opened before Start.
+// New checks the configuration against the manifest. Nothing is opened before Start. The
+// node has the manifest for itself: what it reloads changes nobody else's.
 func New(c Config, f *regions.Federation, s Seams) (*Node, error) {
 	if err := c.Validate(f, s.Dev); err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func New(c Config, f *regions.Federation, s Seams) (*Node, error) {
 	if _, err := rand.Read(boot); err != nil {
 		return nil, err
 	}
-	return &Node{cfg: c, seams: s, federation: f, bootID: hex.EncodeToString(boot),
+	return &Node{cfg: c, seams: s, federation: f.Snapshot(), bootID: hex.EncodeToString(boot),
 		logger: s.Logger.With("region", c.Region)}, nil
 }
 
