@@ -153,6 +153,11 @@ func (p *pair) startSource() {
 		}
 		p.homes = append(p.homes, log)
 	}
+	p.runSource()
+}
+
+// runSource mirrors the home logs that are set.
+func (p *pair) runSource() {
 	source, err := mirror.NewSource(mirror.SourceConfig{
 		Self: "eu-west", Federation: p.fed, Link: p.wire.status, Enter: p.eu.enter, Clock: p.clock, Logger: p.logger("eu-west"), Hooks: p.hooks,
 		OpenMirror: p.wire.open, HomeLogs: func() []regions.HomeLog { return p.homes },

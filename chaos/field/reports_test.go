@@ -1,0 +1,125 @@
+package field_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"domicile/chaos/field"
+	"domicile/chaos/invariant"
+	"domicile/chaos/lab"
+	"domicile/chaos/ledger"
+)
+
+// report is one field report played on processes, as its producers see it.
+type report struct {
+	*testing.T
+	f    *field.Field
+	book ledger.Book
+}
+
+// publish publishes n global orders in eu-west, in order, each until it has an answer
+// for good.
+func (r *report) publish(prefix string, n int) {
+	r.Helper()
+	c, err := r.f.Node("eu-west").Client(0)
+	must(r.T, err)
+	defer c.Close()
+	for i := range n {
+		o := order(fmt.Sprintf("%s-%d", prefix, i), "global")
+		e := ledger.Entry{ID: o.ID, Hash: ledger.Hash(o.Body), Topic: o.Topic, Size: o.Size(), Asked: "eu-west", Residency: "global", Rests: r.f.Federation.Regions(), Started: time.Now()}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), soon)
+		ack, err := c.Publish(ctx, o)
+		cancel()
+		e.Answer(ack, err, time.Now())
+		r.book.Enter(e)
+		if err != nil {
+			r.Errorf("%s: %v", o.ID, err)
+		}
+	}
+}
+
+// copied waits until the copy in a region ends where eu-west's log ends.
+func (r *report) copied() {
+	r.Helper()
+	must(r.T, r.f.Linked(r.Context(), soon))
+	must(r.T, r.f.CaughtUp(r.Context(), time.Now(), soon))
+	r.book.Point(ledger.Converged)
+}
+
+// judge stops all and checks every invariant.
+func (r *report) judge() {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), soon)
+	defer cancel()
+	must(r.T, r.f.Stop(ctx))
+	var shelves []ledger.Shelf
+	for _, n := range r.f.Nodes() {
+		s, err := lab.Shelves(ctx, r.f.Federation, n.Region, n.Data())
+		must(r.T, err)
+		shelves = append(shelves, s...)
+	}
+	v := invariant.Check(r.book.History(), shelves, invariant.Usual(quick))
+	for _, x := range v.Violations {
+		r.Error(x)
+	}
+	if v.Judged[invariant.Kept] == 0 || v.Judged[invariant.Converged] == 0 {
+		r.Errorf("not judged: %v", v.Judged)
+	}
+}
+
+// B07: a target that sleeps for longer than every watchdog's time. When it wakes, the
+// copy goes on by itself from where it is, in order, and has all that came meanwhile.
+func TestB07_ATargetThatSleptGoesOnFromItsCursor(t *testing.T) {
+	r := &report{T: t, f: open(t, field.Options{})}
+	us := r.f.Node("us-east")
+	r.publish("before", 20)
+	must(t, us.Pause())
+	end := r.book.During(ledger.Step{Kind: ledger.Pause, Region: "us-east"})
+	sees(t, r.f.Node("eu-west"), "us-east", 0)
+	r.publish("meanwhile", 200)
+	asleep := time.Now()
+	must(t, lab.Poll(t.Context(), soon, func() error {
+		if time.Since(asleep) < quick.Of(15*time.Second) {
+			return fmt.Errorf("still within a watchdog's time")
+		}
+		return nil
+	}))
+	end()
+	must(t, us.Resume())
+	r.publish("after", 20)
+	r.copied()
+	r.judge()
+}
+
+// B13: the target is killed, again and again, while batches are stored and before their
+// answers are home. It holds each record once: exactness comes from what it has stored,
+// not from anybody's memory.
+func TestB13_KilledTargetsHoldEachRecordOnce(t *testing.T) {
+	r := &report{T: t, f: open(t, field.Options{})}
+	us := r.f.Node("us-east")
+	var load sync.WaitGroup
+	load.Go(func() { r.publish("load", 600) })
+	for range 4 {
+		before := r.stored()
+		must(t, lab.Poll(t.Context(), soon, func() error {
+			if now := r.stored(); now < before+uint64(10+rand.IntN(40)) && now < 600 {
+				return fmt.Errorf("%d published", now)
+			}
+			return nil
+		}))
+		end := r.book.During(ledger.Step{Kind: ledger.Kill, Region: "us-east"})
+		us.Kill()
+		must(t, us.Start())
+		end()
+	}
+	load.Wait()
+	r.copied()
+	r.judge()
+}
+
+// stored is how many records producers have acks for.
+func (r *report) stored() uint64 { return uint64(len(r.book.Entries())) }
