@@ -1,6 +1,7 @@
 package fieldreports
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"domicile/chaos/invariant"
 	"domicile/chaos/lab"
 	"domicile/chaos/ledger"
+	"domicile/deploy"
 	"domicile/gateway/node"
 	"domicile/regions"
 	"domicile/regions/link"
@@ -36,7 +38,7 @@ func TestB01_LagWhileDisconnectedAndAfterARestart(t *testing.T) {
 		}
 		return err
 	})
-	d.poll("three seconds of it", passed(published, 3*time.Second))
+	d.poll("some seconds of it", passed(published, 6*time.Second))
 	l, err := d.lag("eu-west", log, "us-east")
 	d.must(err)
 	if oldest := l.GetExposureSeconds(); !l.GetExposureKnown() || oldest < time.Since(published).Seconds()-1 || oldest > time.Since(began).Seconds()+1 {
@@ -125,4 +127,43 @@ func (d *drill) skewTold(region, peer string, want float64) error {
 		}
 	}
 	return fmt.Errorf("%s does not tell that %s is off by %.0f s: %v", region, peer, want, m.GetLinks())
+}
+
+// B02: records expire in every region, and a log is never written. Neither has a lag,
+// before, while or after retention takes what was there.
+func TestB02_ExpiredAndEmptyLogsHaveNoLag(t *testing.T) {
+	topic := []byte("  catalog.updates:\n")
+	short := bytes.Replace(deploy.FederationYAML, topic, append(topic, "    retention: {max_age: 1s}\n"...), 1)
+	d := start(t, lab.Options{Manifest: short})
+	d.burst("eu-west", "short", "catalog.updates", "global", 10)
+	d.converge()
+	for _, region := range d.lab.Federation.Regions() {
+		d.poll("nothing is left", func() error { return d.empty(region, "catalog.updates") })
+	}
+	d.poll("some seconds of it", passed(time.Now(), 3*time.Second))
+	v := d.judge()
+	if v.Judged[invariant.Idle] == 0 || v.Judged[invariant.LagTruth] == 0 {
+		t.Errorf("nobody has looked at the lag: %v", v.Judged)
+	}
+}
+
+// empty is nil once no log of a topic holds records in a region.
+func (d *drill) empty(region, topic string) error {
+	desk, err := d.lab.Region(region).Desk()
+	if err != nil {
+		return err
+	}
+	defer desk.Close()
+	m, err := desk.Topics(d.Context(), topic)
+	if err != nil {
+		return err
+	}
+	for _, s := range m.GetTopics() {
+		for _, l := range s.GetLogs() {
+			if l.GetKnown() && (l.GetRecords() > 0 || l.GetHead() == 0) {
+				return fmt.Errorf("%s holds %d records up to %d", region, l.GetRecords(), l.GetHead())
+			}
+		}
+	}
+	return nil
 }

@@ -115,7 +115,7 @@ func TestB32_AHalfOpenLinkDoesNotLookAlive(t *testing.T) {
 				}
 				return nil
 			})
-			d.poll("five seconds of it", passed(began, 5*time.Second))
+			d.poll("some seconds of it", passed(began, 6*time.Second))
 			heal()
 			d.lab.Region("eu-west").Node().Gates().Heal(id)
 			d.must(d.lab.Linked(t.Context()))

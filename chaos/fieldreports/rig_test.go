@@ -49,7 +49,7 @@ func start(t *testing.T, o lab.Options) *drill {
 	}
 	d := &drill{T: t, lab: l, book: &ledger.Book{}, doors: map[string]*client.Client{}, limits: invariant.Usual(pace)}
 	// One process, one machine that others use as well: figures of speed mean nothing.
-	d.limits.AckP99, d.limits.Slack = 0, 3*time.Second
+	d.limits.AckP99, d.limits.Slack, d.limits.Settle, d.limits.Young = 0, 3*time.Second, 3*time.Second, 20*time.Second
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	d.stop = cancel
 	t.Cleanup(func() {
