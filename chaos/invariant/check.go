@@ -83,7 +83,7 @@ type Limits struct {
 	Slack time.Duration
 	// Settle is how long after a fault begins or ends regions may take to notice.
 	Settle time.Duration
-	// Young is how old the copy of an idle log may be whose link is up.
+	// Young is how old the copy of an idle log may be whose link is up; at least Settle.
 	Young time.Duration
 	// SlopeOff is how far from 1 the slope of a lag under a cut may be.
 	SlopeOff float64
@@ -101,7 +101,7 @@ type Limits struct {
 func Usual(pace regions.Pace) Limits {
 	beat := pace.Of(time.Second)
 	return Limits{
-		Slack: time.Second, Settle: 3*beat + time.Second, Young: 3*beat + time.Second, SlopeOff: 0.1, Refusal: 3 * time.Second,
+		Slack: time.Second, Settle: 3*beat + time.Second, SlopeOff: 0.1, Refusal: 3 * time.Second,
 		HeapBytes: 1 << 30, AckP99: 2 * time.Second, Silence: 3*beat + time.Second,
 	}
 }

@@ -41,7 +41,7 @@ func (e *evidence) judgeIdle(p place, m sample) {
 		return
 	}
 	e.judged(Idle)
-	if !m.StalenessKnown || m.Staleness > e.limits.Young+m.StalenessError {
+	if !m.StalenessKnown || m.Staleness > max(e.limits.Young, e.limits.Settle)+m.StalenessError {
 		e.broken(Violation{Number: Idle, Log: p.log, Region: p.region, At: m.at,
 			Text: fmt.Sprintf("an idle log whose link is up is said to be %s old (known: %v)", m.Staleness, m.StalenessKnown)})
 	}
