@@ -55,8 +55,13 @@ func (e *evidence) tiled(s *ledger.Shelf) {
 	}
 }
 
-// rightly compares a copy's gaps with what its home has at the same sequences.
+// rightly compares a copy's gaps with what its home has at the same sequences. What has
+// expired before the first record of a copy its own retention may have taken.
 func (e *evidence) rightly(s, home *ledger.Shelf) {
+	first := s.End + 1
+	if len(s.Items) > 0 {
+		first = s.Items[0].Sequence
+	}
 	for i := range home.Items {
 		item := &home.Items[i]
 		g, ok := s.GapAt(item.Sequence)
@@ -65,6 +70,7 @@ func (e *evidence) rightly(s, home *ledger.Shelf) {
 		case !ok || len(tries) == 0:
 		case g.Kind == regions.Withheld && slices.Contains(tries[0].Rests, s.Region):
 			e.gap(s, item.Sequence, "withheld, and it may rest here")
+		case g.Kind == regions.Expired && item.Sequence < first:
 		case g.Kind == regions.Expired || g.Kind == regions.Purged || g.Kind == regions.Erased:
 			e.gap(s, item.Sequence, fmt.Sprintf("named as %s, and its home still has it", g.Kind))
 		}
