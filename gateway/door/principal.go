@@ -24,6 +24,8 @@ type PrincipalRule struct {
 	Match string `yaml:"match"` // the name in the certificate, or a pattern with * and ?
 	Class string `yaml:"class"` // of the catalog's principal classes
 	Place string `yaml:"place"` // a region; empty or "none": none declared, reads nothing resident
+	// Quota bounds what all callers of this entry publish at this door together.
+	Quota regions.Quota `yaml:"quota"`
 }
 
 func (r PrincipalRule) place() string {
@@ -48,6 +50,9 @@ func CheckRules(rules []PrincipalRule, f *regions.Federation) error {
 		if _, ok := f.Region(r.place()); !ok && r.place() != "" {
 			return bad("place", r.Place, "a region of federation.yaml, or leave it out")
 		}
+		if err := r.Quota.Check(fmt.Sprintf("principals[%d].quota", i)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -56,6 +61,8 @@ func CheckRules(rules []PrincipalRule, f *regions.Federation) error {
 type caller struct {
 	regions.Principal
 	anything bool // --dev: every method
+	rule     int  // which of the rules it is
+	quota    regions.Quota
 }
 
 const (
@@ -124,9 +131,9 @@ func (s *Server) fromCertificate(ctx context.Context) (*caller, error) {
 	if s.config.Clock.Now().After(who.Ends) {
 		return nil, denied("certificate", "", "it has ended; connect with a new one")
 	}
-	for _, r := range s.config.Rules {
+	for i, r := range s.config.Rules {
 		if ok, err := path.Match(r.Match, who.Name.Name); err == nil && ok {
-			return &caller{Principal: regions.Principal{Name: who.Name.Name, Kind: string(who.Kind), Class: r.Class, Place: r.place()}}, nil
+			return &caller{rule: i, quota: r.Quota, Principal: regions.Principal{Name: who.Name.Name, Kind: string(who.Kind), Class: r.Class, Place: r.place()}}, nil
 		}
 	}
 	return nil, denied("certificate.name", who.Name.Name, "no entry of principals in node.yaml matches the name")

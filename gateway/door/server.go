@@ -59,8 +59,11 @@ type Config struct {
 	Federation *regions.Federation
 	Gateway    Gateway               // nil: no producers and consumers here
 	Admin      pb.AdminServiceServer // nil: no operators here
-	Clock      regions.Clock
-	Logger     *slog.Logger
+	// Refused is told of each record that a quota refused; topic is "" for a name that is
+	// not in the manifest. nil: nobody is. It must not block.
+	Refused func(topic string, code api.Code)
+	Clock   regions.Clock
+	Logger  *slog.Logger
 }
 
 // Server is an open door.
@@ -101,7 +104,9 @@ func New(c Config) (*Server, error) {
 			TransportCredentials: credentials.NewTLS(c.Identity.ServerTLS(identity.Client, identity.Operator))}))
 	}
 	s.grpc = grpc.NewServer(options...)
+	s.config.Listener = &crowd{Listener: c.Listener, most: maxConnections, full: s.crowded()}
 	if c.Gateway != nil {
+		s.config.Gateway = newQuotas(&c)
 		pb.RegisterPublisherServiceServer(s.grpc, &publisher{server: s})
 		pb.RegisterReaderServiceServer(s.grpc, &reader{server: s})
 	}
@@ -112,6 +117,18 @@ func New(c Config) (*Server, error) {
 	reflection.Register(s.grpc)
 	s.SetServing(false)
 	return s, nil
+}
+
+// crowded logs a connection that was turned away, once in ten seconds.
+func (s *Server) crowded() func() {
+	const every = 10 * time.Second
+	var last atomic.Int64
+	return func() {
+		now := s.config.Clock.Now().UnixNano()
+		if before := last.Load(); (before == 0 || now-before > int64(every)) && last.CompareAndSwap(before, now) {
+			s.config.Logger.Warn("connections are turned away: too many are open at this door", "most", maxConnections)
+		}
+	}
 }
 
 func (s *Server) checkDev() error {

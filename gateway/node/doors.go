@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"domicile/api"
 	"domicile/gateway/door"
 )
 
@@ -15,7 +16,8 @@ func (n *Node) openDoors(ctx context.Context) error {
 		return err
 	}
 	n.onClose(n.desk.Close)
-	if n.door, err = n.openOne(ctx, "listen.door", n.cfg.Listen.Door, door.Config{Gateway: (*entrance)(n)}); err != nil {
+	if n.door, err = n.openOne(ctx, "listen.door", n.cfg.Listen.Door, door.Config{Gateway: (*entrance)(n),
+		Refused: func(topic string, code api.Code) { n.admin.Published(topic, "", code) }}); err != nil {
 		return err
 	}
 	n.onClose(n.door.Close)
