@@ -27,9 +27,23 @@ func Contract(f *regions.Federation, t *regions.Topic, resident bool) []string {
 	} else {
 		out = append(out, "Copies: in "+strings.Join(t.Mirror, ", ")+", later than the ack and only of what the policy lets rest there. With the disk of a log, the records that no copy had confirmed are gone: the exposure in lag says how much that is.")
 	}
-	out = append(out, "Reader: at least once, from the position the reader keeps; a reader that goes on from an older position sees records again. What it may not see is counted, not shown.",
-		fmt.Sprintf("Retention: records older than %s, or the oldest beyond %s of a log, are taken. A copy that is behind by more loses them and counts them as expired.", regions.Span(t.Retention.MaxAge), regions.Bytes(int64(t.Retention.MaxBytes))))
+	out = append(out, "Reader: at least once, from the position the reader keeps; a reader that goes on from an older position sees records again. What it may not see is counted, not shown.")
+	out = append(out, retentionContract(t)...)
 	return append(out, lossContract(t, resident)...)
+}
+
+func retentionContract(t *regions.Topic) []string {
+	text := fmt.Sprintf("Retention: records older than %s, or the oldest beyond %s of a log, are taken", regions.Span(t.Retention.MaxAge), regions.Bytes(int64(t.Retention.MaxBytes)))
+	if t.Hold {
+		text += ", but none before every copy has it: a log that is full until then refuses records with " + string(api.StorageFull) + " and names the copy."
+	} else {
+		text += ". A copy that is behind by more loses them and counts them as expired."
+	}
+	out := []string{text + " An operator may purge records, with a reason that is kept; a copy counts those it did not have as purged."}
+	if !t.Quota.None() {
+		out = append(out, "Quota: each door takes at most "+t.Fields()["quota"]+" of the topic; what is over it is refused with "+string(api.QuotaExceeded)+" and the time to wait (0: no bound).")
+	}
+	return out
 }
 
 func lossContract(t *regions.Topic, resident bool) []string {
