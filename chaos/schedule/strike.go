@@ -149,7 +149,8 @@ func (r *run) begin(ctx context.Context, s Step) (heal func(context.Context) err
 		nodes[0].Skew(s.Skew)
 		return restart(nodes[0], func() error { nodes[0].Skew(0); return nil }), nodes[0].Start()
 	case ledger.DiskFull:
-		return restart(nodes[0], nodes[0].FreeDisk), nodes[0].FillDisk()
+		// It has to come back by itself once there is room.
+		return func(context.Context) error { return nodes[0].FreeDisk() }, nodes[0].FillDisk()
 	case ledger.DiskError, ledger.SlowDisk:
 		what := "error=EIO"
 		if s.Kind == ledger.SlowDisk {
