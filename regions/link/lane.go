@@ -60,7 +60,7 @@ func (p *peerLink) openLane(ctx context.Context, plane Plane) (*lane, error) {
 		return nil, fmt.Errorf("dial %s: %w", p.address, err)
 	}
 	if plane == Data {
-		raw.pacer = newPacer(p.mesh.cfg.Clock, p.roundTrip)
+		raw.pacer = newPacer(p.mesh.cfg.Clock)
 	}
 	cfg := p.mesh.cfg.Identity.ClientTLS(identity.Region, p.name)
 	cfg.ServerName = serverName(plane, p.mesh.cfg.Self)

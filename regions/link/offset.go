@@ -43,16 +43,6 @@ func (e *offsetEstimator) add(t0, t1, t2, t3 time.Time) {
 // reset forgets everything: a restarted peer has another steady clock.
 func (e *offsetEstimator) reset() { *e = offsetEstimator{} }
 
-// shortest is the shortest round trip of the last 64; 0: none was measured.
-func (e *offsetEstimator) shortest() (delay time.Duration) {
-	for i, s := range e.samples[:min(e.count, offsetSamples)] {
-		if i == 0 || s.delay < delay {
-			delay = s.delay
-		}
-	}
-	return delay
-}
-
 // best is the offset and its error at now, and the newest round trip.
 func (e *offsetEstimator) best(now time.Time) (offset, plusMinus, rtt time.Duration, ok bool) {
 	if e.count == 0 {

@@ -12,11 +12,10 @@ import (
 // What one lane may have on its way: bytes that were written and that the peer has not
 // read yet.
 const (
-	firstPaced = 4 << 10                // bytes, before anything is measured; at 50 kbit/s 0.7 s of line
-	leastPaced = 3 << 10                // bytes
-	receiptFor = 1 << 10                // bytes that are worth a receipt: always less than leastPaced leaves free
-	pacedFor   = 250 * time.Millisecond // the window is what moves in this time and one round trip
-	longestFor = 750 * time.Millisecond // and in both together: round trips under load count the load
+	firstPaced = 4 << 10     // bytes, before anything is measured; at 50 kbit/s 0.7 s of line
+	leastPaced = 3 << 10     // bytes
+	receiptFor = 1 << 10     // bytes that are worth a receipt: always less than leastPaced leaves free
+	pacedFor   = time.Second // the window is what moves in this time, a round trip included
 )
 
 // pacer holds what is written to what the peer can take in, so that no queue builds up between
@@ -26,8 +25,7 @@ const (
 // from the connection, on the control lane its answer to the heartbeat behind a frame.
 // Against a peer that sends none it holds nothing.
 type pacer struct {
-	clock     regions.Clock
-	roundTrip func() time.Duration
+	clock regions.Clock
 
 	mu       sync.Mutex
 	on       bool
@@ -39,8 +37,8 @@ type pacer struct {
 	changed  chan struct{} // closed and replaced when there may be room
 }
 
-func newPacer(clock regions.Clock, roundTrip func() time.Duration) *pacer {
-	return &pacer{clock: clock, roundTrip: roundTrip, window: firstPaced, changed: make(chan struct{})}
+func newPacer(clock regions.Clock) *pacer {
+	return &pacer{clock: clock, window: firstPaced, changed: make(chan struct{})}
 }
 
 // start begins to hold. What was written before has been answered, so it has arrived.
@@ -103,7 +101,7 @@ func (p *pacer) receipt(total int64) {
 	}
 	if p.rate.add(int(n), true, p.limited, p.window, p.clock.Now()) {
 		p.limited = false
-		p.window = p.rate.window(min(pacedFor+p.roundTrip(), longestFor), leastPaced, maxWindow)
+		p.window = p.rate.window(pacedFor, leastPaced, maxWindow)
 	}
 	p.received += n
 	p.wakeLocked()

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"domicile/api"
@@ -24,8 +23,6 @@ type peerLink struct {
 
 	kick    chan struct{} // dial now
 	changed chan struct{} // the status may have changed
-
-	shortest atomic.Int64 // round trip in ns, of the last samples; 0: not measured
 
 	mu       sync.Mutex
 	health   health
@@ -53,9 +50,6 @@ func newPeerLink(m *Mesh, name string, addresses []string) *peerLink {
 }
 
 func (p *peerLink) now() time.Time { return p.mesh.cfg.Clock.Now() }
-
-// roundTrip is the shortest one lately; 0 before the first.
-func (p *peerLink) roundTrip() time.Duration { return time.Duration(p.shortest.Load()) }
 
 func (p *peerLink) current() *session {
 	p.mu.Lock()

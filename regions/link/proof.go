@@ -94,7 +94,6 @@ func (p *peerLink) answered(s *session, t0, t1, t2 time.Time) {
 	before := p.health.hearsPeer(now)
 	p.health.answered, p.heardAt = now, now
 	p.offset.add(t0, t1, t2, now)
-	p.shortest.Store(int64(p.offset.shortest()))
 	p.proven(now, before)
 }
 

@@ -69,7 +69,7 @@ type beatSent struct {
 func newSession(p *peerLink) *session {
 	s := &session{peer: p, beatDue: make(chan struct{}, 1), helloDue: make(chan struct{}, 1),
 		frames: make(chan *pb.WatermarkList), waiting: map[uint64]beatSent{},
-		marks: newPacer(p.mesh.cfg.Clock, p.roundTrip), forwards: newForwarder(p)}
+		marks: newPacer(p.mesh.cfg.Clock), forwards: newForwarder(p)}
 	s.credits = newCredits(p.mesh.cfg.Clock, func() int { return s.data.raw.pacer.holds() })
 	return s
 }
