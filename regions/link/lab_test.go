@@ -212,7 +212,7 @@ func (l *lab) identity(ca *identity.Authority, kind identity.Kind, name string, 
 // await waits until the link of a with b is as wanted, and says how long it took.
 func (l *lab) await(a, b, what string, want func(regions.LinkStatus) bool) time.Duration {
 	l.t.Helper()
-	return l.awaitFor(10*time.Second, a, b, what, want)
+	return l.awaitFor(30*time.Second, a, b, what, want)
 }
 
 func (l *lab) awaitFor(limit time.Duration, a, b, what string, want func(regions.LinkStatus) bool) time.Duration {

@@ -274,7 +274,7 @@ func TestB55_CertificateExpiresOnALivingLink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(3 * time.Second)
+	write(8 * time.Second)
 	l.remake("us-east", func(r *region) { r.config.Identity = must(identity.Load(files, regions.NewSteadyClock())) })
 	l.start("eu-west")
 	l.start("us-east")
