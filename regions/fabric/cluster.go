@@ -30,6 +30,8 @@ type Cluster struct {
 	TLS     *tls.Config       // both ends; it has to verify that the other is of this region. nil only on loopback
 }
 
+const directGet = "$JS.API.DIRECT.GET."
+
 const (
 	routePing    = 3 * time.Second // the broker's own check of a connection between nodes
 	routeTLSWait = 5 * time.Second
@@ -89,6 +91,10 @@ func (c *Cluster) join(o *server.Options, region string) error {
 	o.JetStreamMaxStore += controlBytes
 	o.Cluster = server.ClusterOpts{Name: region, Host: host, Port: port, Advertise: c.Members[c.Node], NoAdvertise: true,
 		TLSConfig: c.TLS, TLSTimeout: routeTLSWait.Seconds(), PingInterval: routePing, MaxPingsOut: 3}
+	// The broker would give a direct read to any node's replica by chance, also to one that
+	// lags behind or is gone; kept off the routes it is answered by this node's own.
+	local := &server.SubjectPermission{Deny: []string{directGet + ">"}}
+	o.Cluster.Permissions = &server.RoutePermissions{Import: local, Export: local}
 	for _, name := range c.names() {
 		if name != c.Node {
 			o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: c.Members[name]})

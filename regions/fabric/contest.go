@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -264,6 +265,7 @@ func (f *Fabric) take(s jetstream.Stream) error {
 	f.cfg.Logger.Info("the seat is taken", "term", next.Term)
 	f.seat.set(Seat{Node: next.Node, Mine: true, Term: next.Term, Since: f.cfg.Clock.Now()})
 	f.spawn(func() {
+		f.gather()
 		if err := f.finishDeletions(f.ctx); err != nil {
 			f.cfg.Logger.Warn("deletions that were decided are not finished", "error", err)
 		}
@@ -325,6 +327,27 @@ func (f *Fabric) lead(ctx context.Context, stream string) error {
 		}
 	}
 	return nil
+}
+
+// gather asks for the leadership of all logs' streams at once, so that opening them does not
+// wait for one after the other.
+func (f *Fabric) gather() {
+	f.mu.Lock()
+	known := maps.Clone(f.known)
+	f.mu.Unlock()
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 16)
+	for stream, e := range known {
+		if e.State != "" || f.leads(stream) {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			f.askLead(f.ctx, stream)
+			<-slots
+		})
+	}
+	wg.Wait()
 }
 
 // askLead asks the stream's present leader to hand over to this node.

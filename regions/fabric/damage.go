@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"domicile/api"
 )
 
 // Range is a row of a log's sequences, both ends included.
@@ -132,27 +134,46 @@ func undeleted(r Range, first, last uint64, deleted []uint64) []Range {
 	return out
 }
 
-// intact is complete for a quorum region, where two other disks hold what this one lost:
-// no gap is made of it, the read fails, and the seat goes to another node.
-func (l *store) intact(ctx context.Context, got []*message, from, to uint64) error {
-	bad := slices.ContainsFunc(got, func(m *message) bool { return m.control == controlDamaged })
-	if holes := holesIn(got, max(from, l.front.Load()), to); len(holes) > 0 && !bad {
-		info, err := l.admin.Info(ctx, jetstream.WithDeletedDetails(true))
+// readIntact reads in a quorum region, where two other disks hold what this one lost: no gap
+// is made of what is missing here. The read fails, and if this node has no excuse, as one
+// that only lags behind has, the seat goes to another.
+func (l *store) readIntact(ctx context.Context, from, to uint64, count, maxBytes int) ([]*message, error) {
+	for again := false; ; again = true {
+		got, err := l.f.readFrom(ctx, l, from, count, maxBytes)
 		if err != nil {
-			return l.readFailed(err)
+			return nil, err
 		}
-		bad = slices.ContainsFunc(holes, func(h Range) bool {
-			return len(undeleted(h, info.State.FirstSeq, info.State.LastSeq, info.State.Deleted)) > 0
-		})
+		whole, err := l.intact(ctx, got, from, to)
+		if err != nil || whole {
+			return got, err
+		}
+		leads := l.f.leads(l.stream) && l.f.broker.srv.JetStreamIsStreamCurrent(api.DefaultTenant, l.stream)
+		if again && leads {
+			l.f.unfit.Store(true)
+			l.log.Error("records are damaged or missing on this disk: another node has to hold the seat", "from", from, "to", to)
+		}
+		if again || !leads {
+			return nil, l.readFailed(errNotHere)
+		}
 	}
-	if !bad {
-		return nil
+}
+
+// intact reports whether what was read is all that the region holds there.
+func (l *store) intact(ctx context.Context, got []*message, from, to uint64) (bool, error) {
+	if slices.ContainsFunc(got, func(m *message) bool { return m.control == controlDamaged }) {
+		return false, nil
 	}
-	if l.f.leads(l.stream) { // else it may only lag behind
-		l.f.unfit.Store(true)
-		l.log.Error("records are damaged or missing on this disk: another node has to hold the seat", "from", from, "to", to)
+	holes := holesIn(got, max(from, l.front.Load()), to)
+	if len(holes) == 0 {
+		return true, nil
 	}
-	return l.readFailed(errNotHere)
+	info, err := l.admin.Info(ctx, jetstream.WithDeletedDetails(true))
+	if err != nil {
+		return false, l.readFailed(err)
+	}
+	return !slices.ContainsFunc(holes, func(h Range) bool {
+		return len(undeleted(h, info.State.FirstSeq, info.State.LastSeq, info.State.Deleted)) > 0
+	}), nil
 }
 
 var errNotHere = errors.New("this node's disk does not give out what the region holds")

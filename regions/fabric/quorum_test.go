@@ -28,11 +28,42 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// readPatiently reads a whole log as a consumer does: NOT_READY is tried again.
+func readPatiently(t testing.TB, l regions.Log) (all []regions.Item) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	var failed error
+	eventually(t, "the log is read", func() bool {
+		r, err := l.Reader(ctx, 0)
+		if err != nil {
+			failed = err
+			return false
+		}
+		defer r.Close()
+		for all = nil; ; {
+			items, err := r.Next(ctx, regions.ReadLimit{Records: 500, Bytes: 1 << 20})
+			if err != nil {
+				t.Log(err)
+				return false
+			}
+			if len(items) == 0 {
+				return true
+			}
+			all = append(all, items...)
+		}
+	})
+	if failed != nil {
+		t.Log(failed)
+	}
+	return all
+}
+
 // checkLog reads the log and holds it against what producers were told: everything
 // acknowledged is there once, in dense order, under terms that never go back.
 func checkLog(t testing.TB, l regions.Log, acked []regions.Stored) {
 	t.Helper()
-	items := fabrictest.ReadAll(t, l, 0)
+	items := readPatiently(t, l)
 	byID, term := map[string]regions.Item{}, uint64(0)
 	for i, it := range items {
 		if it.Sequence != uint64(i+1) || it.Gap != nil || it.Term < term {

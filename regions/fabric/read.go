@@ -34,7 +34,7 @@ func (f *Fabric) readFrom(ctx context.Context, l *store, from uint64, count, max
 	}
 	var out []*message
 	var bad error
-	err = w.request(ctx, "$JS.API.DIRECT.GET."+l.stream, nil, req, func(fr frame) bool {
+	err = w.request(ctx, directGet+l.stream, nil, req, func(fr frame) bool {
 		switch s := fr.status(); s {
 		case "":
 		case "204", "404":
@@ -63,12 +63,12 @@ func (f *Fabric) readFrom(ctx context.Context, l *store, from uint64, count, max
 // readUpTo is readFrom for those who know that the log reaches to: with what the broker
 // holds and does not give out. An empty answer must not pass for the log's end.
 func (l *store) readUpTo(ctx context.Context, from, to uint64, count, maxBytes int) ([]*message, error) {
+	if l.f.cfg.Cluster != nil {
+		return l.readIntact(ctx, from, to, count, maxBytes)
+	}
 	got, err := l.f.readFrom(ctx, l, from, count, maxBytes)
 	if err != nil {
 		return nil, err
-	}
-	if l.f.cfg.Cluster != nil {
-		return got, l.intact(ctx, got, from, to)
 	}
 	return l.complete(ctx, got, from, to, count, maxBytes)
 }

@@ -23,12 +23,13 @@ func (l *store) scan(ctx context.Context, from, to uint64, on func(*message) err
 	if from > to {
 		return nil
 	}
+	if l.f.cfg.Cluster != nil {
+		// The broker would put the consumer on any of the nodes, also on one that is gone.
+		return l.scanHere(ctx, from, to, on)
+	}
 	c, err := l.admin.CreateConsumer(ctx, jetstream.ConsumerConfig{HeadersOnly: true, AckPolicy: jetstream.AckNonePolicy,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, MemoryStorage: true,
 		InactiveThreshold: time.Minute})
-	if err != nil && l.f.cfg.Cluster != nil {
-		return l.scanHere(ctx, from, to, on)
-	}
 	if err != nil {
 		return l.readFailed(err)
 	}
@@ -45,17 +46,11 @@ func (l *store) scan(ctx context.Context, from, to uint64, on func(*message) err
 	for delivered := uint64(0); from <= to; {
 		got, err := l.scanned(ctx, w, name, request, delivered)
 		brought := uint64(len(got))
-		switch {
-		case l.f.cfg.Cluster != nil:
-			if err != nil || len(got) == 0 || len(holesIn(got, max(from, l.front.Load()), to)) > 0 {
-				return l.scanHere(ctx, from, to, on)
-			}
-		case err != nil:
+		if err != nil {
 			return l.readFailed(err)
-		default:
-			if got, err = l.complete(ctx, got, from, to, scanMessages, readBytes); err != nil || len(got) == 0 {
-				return err
-			}
+		}
+		if got, err = l.complete(ctx, got, from, to, scanMessages, readBytes); err != nil || len(got) == 0 {
+			return err
 		}
 		for _, m := range got {
 			if m.broker > to {
@@ -71,16 +66,24 @@ func (l *store) scan(ctx context.Context, from, to uint64, on func(*message) err
 	return nil
 }
 
-// scanHere ends a scan with whole records, from this node's own disk. In a quorum region the
-// consumer may be on a node that lags behind, or that nobody has heard of a moment ago.
+// scanHere is a scan with whole records, from this node's own disk.
 func (l *store) scanHere(ctx context.Context, from, to uint64, on func(*message) error) error {
-	got, err := l.f.readAll(ctx, l, from, to)
-	for _, m := range got {
-		if err == nil {
-			err = on(m)
+	for from <= to {
+		got, err := l.readUpTo(ctx, from, to, readMessages, readBytes)
+		if err != nil || len(got) == 0 {
+			return err
 		}
+		for _, m := range got {
+			if m.broker > to {
+				return nil
+			}
+			if err := on(m); err != nil {
+				return err
+			}
+		}
+		from = got[len(got)-1].broker + 1
 	}
-	return err
+	return nil
 }
 
 // scanned is what one request brings; delivered is how many came before it.
