@@ -32,15 +32,18 @@ func (a *app) progressBar(size int64) *progress {
 
 // draw redraws the line, at most ten times a second.
 func (p *progress) draw(t *tally) {
-	if p == nil {
-		return
+	if p != nil {
+		p.show(func(now time.Time) string { return p.line(t, now) })
 	}
+}
+
+func (p *progress) show(line func(now time.Time) string) {
 	now := p.now()
 	if now.Before(p.next) {
 		return
 	}
 	p.next, p.started = now.Add(barPeriod), true
-	fmt.Fprintf(p.w, "\r\x1b[K%s", p.line(t, now))
+	fmt.Fprintf(p.w, "\r\x1b[K%s", line(now))
 }
 
 func (p *progress) line(t *tally, now time.Time) string {
@@ -51,9 +54,14 @@ func (p *progress) line(t *tally, now time.Time) string {
 	if p.size <= 0 {
 		return text
 	}
-	share := min(float64(t.read)/float64(p.size), 1)
+	return barOf(float64(t.read)/float64(p.size)) + "  " + text
+}
+
+// barOf draws a share of 1.
+func barOf(share float64) string {
+	share = min(share, 1)
 	full := int(share * barWidth)
-	return fmt.Sprintf("[%s%s] %3.0f%%  %s", strings.Repeat("#", full), strings.Repeat("-", barWidth-full), share*100, text)
+	return fmt.Sprintf("[%s%s] %3.0f%%", strings.Repeat("#", full), strings.Repeat("-", barWidth-full), share*100)
 }
 
 // end leaves the last line of the bar standing clear of what follows.

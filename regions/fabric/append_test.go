@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if runChild() || runActChild() {
+	if runChild() || runActChild() || runMove() {
 		return
 	}
 	goleak.VerifyTestMain(m)

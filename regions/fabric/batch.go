@@ -255,15 +255,19 @@ func (l *store) judge(b *batch, a ack, token string) batchResult {
 func (l *store) frames(b *batch, reply string) []byte {
 	out := make([]byte, 0, int(b.bytes)+len(b.entries)*128)
 	for i, e := range b.entries {
-		op := opAppend
-		switch {
-		case i == len(b.entries)-1:
-			op = opCommit
-		case i == 0:
-			op = opStart
-		}
-		to := reply + "." + batchFlow + ".fail." + strconv.Itoa(i+1) + "." + op + ".$FI"
-		out = appendPub(out, l.subject(e), to, b.headers[i], e.item.Record.Body)
+		out = appendPub(out, l.subject(e), batchReply(reply, i, len(b.entries)), b.headers[i], e.item.Record.Body)
 	}
 	return out
+}
+
+// batchReply is the reply subject of the i-th of n messages.
+func batchReply(reply string, i, n int) string {
+	op := opAppend
+	switch i {
+	case n - 1:
+		op = opCommit
+	case 0:
+		op = opStart
+	}
+	return reply + "." + batchFlow + ".fail." + strconv.Itoa(i+1) + "." + op + ".$FI"
 }

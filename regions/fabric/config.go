@@ -36,6 +36,8 @@ type Config struct {
 	Logger     *slog.Logger
 	Cluster    *Cluster // nil: a solo region
 	Hooks      Hooks
+
+	arrival *moveMark // of the move that fills the store; nil: it is nobody's target
 }
 
 // Hooks watch and break a fabric from Go code, for tests and self-checks. No file and
@@ -56,7 +58,7 @@ type Hooks struct {
 	DropAck func(log api.LogID) bool
 	// Wire wraps the writers' connection to the broker; it may hold back what passes.
 	Wire func(net.Conn) net.Conn
-	// Step is told of each step of a purge or a deletion once it is done.
+	// Step is told of each step of a purge, a deletion or a move once it is done.
 	Step func(step string)
 	// Free replaces the question to the file system how much of it is free.
 	Free func(dir string) (free, total int64, err error)

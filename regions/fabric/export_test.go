@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"testing"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -47,3 +48,24 @@ func (f *Fabric) DeleteStream(ctx context.Context, id api.LogID) error {
 
 // KeepIDs sets how many ids of each log the index keeps however old they are.
 func (f *Fabric) KeepIDs(n int) { f.indexes.least = n }
+
+// Spoil takes a record of a log out of the new store and puts one like it in its place.
+func (m *Move) Spoil(t testing.TB, log string) {
+	for _, p := range m.logs {
+		if p.from.cfg.ID.String() != log {
+			continue
+		}
+		last, err := p.to.admin.GetLastMsgForSubject(context.Background(), p.to.data)
+		if err == nil {
+			err = p.to.admin.DeleteMsg(context.Background(), last.Sequence)
+		}
+		if err == nil {
+			last.Header.Set(headerKey, "another")
+			last.Header.Del("Nats-Expected-Last-Sequence")
+			_, err = m.fresh.broker.js.PublishMsg(context.Background(), &nats.Msg{Subject: p.to.data, Header: last.Header, Data: last.Data})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -52,6 +52,8 @@ type identity struct {
 	Federation string `json:"federation"`
 	Mode       string `json:"mode"`
 	HashKey    string `json:"hash_key"` // hex; keys the body hashes; "" as Fabric
+	// Move is there while the store's records come from another one, or went to one.
+	Move *moveMark `json:"move,omitempty"`
 
 	// Of a quorum region: this node, and all of them, sorted.
 	Node    string   `json:"node,omitempty"`
@@ -104,6 +106,9 @@ func openIdentity(cfg *Config) (*identity, error) {
 	if err != nil {
 		return nil, refuse("identity", path, "the mark is unreadable: restore it from a backup; without it the store's region is not known", err)
 	}
+	if err := id.checkMove(cfg); err != nil {
+		return nil, err
+	}
 	switch {
 	case id.Format < 1 || id.Format > formatVersion:
 		return nil, refuse("format", fmt.Sprint(id.Format), fmt.Sprintf("this binary reads store formats 1 to %d: run the version that wrote it, or a newer one", formatVersion), nil)
@@ -111,8 +116,8 @@ func openIdentity(cfg *Config) (*identity, error) {
 		return nil, refuse("region", id.Region, "this data directory belongs to the region shown: name that region in node.yaml, or give this region another directory", nil)
 	case id.Federation != cfg.Federation:
 		return nil, refuse("federation", id.Federation, "this data directory belongs to the federation shown: use its federation.yaml, or another directory", nil)
-	case id.Mode != cfg.mode():
-		return nil, refuse("mode", id.Mode, "a region's mode is fixed when it is created: mirror it into a new region of the other mode", nil)
+	case id.own() != cfg.mode():
+		return nil, refuse("mode", id.own(), "a region's mode is fixed when it is created: domicile region grow takes a solo region's store to three nodes", nil)
 	}
 	if c := cfg.Cluster; c != nil {
 		switch {
@@ -153,6 +158,7 @@ func makeIdentity(cfg *Config, path string) (*identity, error) {
 	} else if id.Fabric, id.HashKey, err = newKeys(); err != nil {
 		return nil, err
 	}
+	id.arrive(cfg.arrival)
 	return id, writeJSON(path, id)
 }
 
