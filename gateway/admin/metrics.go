@@ -14,6 +14,7 @@ import (
 type Metrics struct {
 	registry                                 *prometheus.Registry
 	published, took, readRecords, readNot    *prometheus.CounterVec
+	handed                                   *prometheus.CounterVec
 	confirmed, confirmedBytes                *prometheus.CounterVec
 	applied, appliedBytes, withheld, refused *prometheus.CounterVec
 	rebuilt, clamped                         *prometheus.CounterVec
@@ -28,6 +29,7 @@ func newMetrics() *Metrics {
 		return v
 	}
 	m.published = vec("domicile_publish_total", "Records published in this region, by where they went and what came of them.", "topic", "home", "code")
+	m.handed = vec("domicile_handover_total", "Records that this node handed to the one that holds the region's seat, by what came of them.", "code")
 	m.took = vec("domicile_forwarded_in_total", "Records that other regions forwarded to here, by what came of them.", "peer", "topic", "code")
 	m.readRecords = vec("domicile_read_records_total", "Records given to readers.", "topic")
 	m.readNot = vec("domicile_read_withheld_total", "Records that readers may not see.", "topic")
@@ -54,6 +56,9 @@ func (m *Metrics) Published(topic, home string, code api.Code) {
 func (m *Metrics) Took(peer, topic string, code api.Code) {
 	m.took.WithLabelValues(peer, topic, codeLabel(code)).Inc()
 }
+
+// HandedOver counts one record that came in at this node without the seat.
+func (m *Metrics) HandedOver(code api.Code) { m.handed.WithLabelValues(codeLabel(code)).Inc() }
 
 // Read counts one batch for a reader.
 func (m *Metrics) Read(topic string, records, withheld int) {

@@ -17,6 +17,8 @@ import (
 // relative to the file.
 type Config struct {
 	Region     string       `yaml:"region"`     // which region of the manifest this node is
+	Node       string       `yaml:"node"`       // quorum region: which of its gateways; empty: solo
+	Cluster    Cluster      `yaml:"cluster"`    // quorum region: the way to the region's other nodes
 	Federation string       `yaml:"federation"` // path of federation.yaml
 	Data       string       `yaml:"data"`       // directory on the disk that acks speak of
 	MaxStore   regions.Size `yaml:"max_store"`  // upper bound of what the node stores there
@@ -36,6 +38,12 @@ type Listen struct {
 	Link    string `yaml:"link"`    // other regions, gRPC
 	Admin   string `yaml:"admin"`   // operators, gRPC
 	Metrics string `yaml:"metrics"` // /metrics, /healthz, /readyz: HTTP on loopback, HTTPS with certificates elsewhere
+}
+
+// Cluster is how the three nodes of a quorum region reach each other.
+type Cluster struct {
+	Listen  string            `yaml:"listen"`  // host:port for the region's other nodes
+	Members map[string]string `yaml:"members"` // every gateway of the region, this one included: its host:port for the others
 }
 
 // TLS holds the paths of the node's certificate files, PEM.
@@ -85,12 +93,16 @@ func (c *Config) Validate(f *regions.Federation, dev bool) error {
 	bad := func(field, value, hint string) error {
 		return &api.Error{Code: api.ConfigInvalid, Op: "check node config", Field: field, Value: value, Hint: hint}
 	}
-	if _, ok := f.Region(c.Region); !ok {
+	region, ok := f.Region(c.Region)
+	if !ok {
 		hint := fmt.Sprintf("the manifest has %v", f.Regions())
 		if near := strict.Nearest(c.Region, f.Regions()); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		return bad("region", c.Region, hint)
+	}
+	if err := c.checkCluster(region); err != nil {
+		return err
 	}
 	if c.MaxStore < 64<<20 {
 		return bad("max_store", c.MaxStore.String(), "at least 64MiB")

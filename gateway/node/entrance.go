@@ -9,17 +9,25 @@ import (
 )
 
 // entrance is the node as its door sees it: what comes in goes to the turn that is
-// open. Without one everything is refused, with the reason and when to try again; the
-// connections stay.
+// open. Without one, records go to the node of the region that holds the seat, if there
+// is one; whatever cannot is refused with the reason and when to try again. Connections
+// stay.
 type entrance Node
 
-// Publish hands a record to the turn's gateway.
+// Publish hands a record to the turn's gateway, or to another node's.
 func (e *entrance) Publish(ctx context.Context, r api.Record, who regions.Principal, away func(), done func(api.Ack, error)) {
 	if t := e.turn.Load(); t != nil {
 		t.gateway.Publish(ctx, r, who, away, done)
 		return
 	}
-	done(api.Ack{}, (*Node)(e).notHere("publish"))
+	if e.out == nil {
+		done(api.Ack{}, (*Node)(e).notHere("publish"))
+		return
+	}
+	e.out.Publish(ctx, r, who, away, func(ack api.Ack, err error) {
+		e.admin.HandedOver(api.CodeOf(err))
+		done(ack, err)
+	})
 }
 
 // Read reads from the turn's logs. When the turn ends the reader is told to go on from

@@ -18,6 +18,7 @@ import (
 	pb "domicile/api/domicile/v1"
 	"domicile/gateway/admin"
 	"domicile/gateway/door"
+	"domicile/gateway/handover"
 	"domicile/policy"
 	"domicile/regions"
 	"domicile/regions/fabric"
@@ -43,7 +44,8 @@ type Node struct {
 	gate     *policy.Gate
 	policies *policies
 	admin    *admin.Admin
-	pages    net.Listener // of /metrics and health
+	pages    net.Listener  // of /metrics and health
+	out      *handover.Out // to the holder of the seat; nil in a solo region
 	door     *door.Server
 	desk     *door.Server // the operators' door
 
@@ -81,8 +83,12 @@ func New(c Config, f *regions.Federation, s Seams) (*Node, error) {
 	if _, err := rand.Read(boot); err != nil {
 		return nil, err
 	}
-	return &Node{cfg: c, seams: s, federation: f.Snapshot(), bootID: hex.EncodeToString(boot),
-		logger: s.Logger.With("region", c.Region)}, nil
+	n := &Node{cfg: c, seams: s, federation: f.Snapshot(), bootID: hex.EncodeToString(boot),
+		logger: s.Logger.With("region", c.Region)}
+	if c.Node != "" {
+		n.logger = n.logger.With("node", c.Node)
+	}
+	return n, nil
 }
 
 // Start opens everything in the order in which one part needs the other, and closes
@@ -95,6 +101,7 @@ func (n *Node) Start(ctx context.Context) error {
 		{"certificate", n.openIdentity},
 		{"store", n.openStore},
 		{"policy", n.openPolicy},
+		{"hand-over", n.openHandover},
 		{"admin", n.openAdmin},
 		{"turn", func(ctx context.Context) (err error) { first, err = n.firstTurn(ctx); return err }},
 		{"doors", n.openDoors},
@@ -141,7 +148,7 @@ func (n *Node) openStore(ctx context.Context) error {
 	var err error
 	n.fabric, err = fabric.Open(ctx, fabric.Config{
 		Region: n.cfg.Region, Federation: n.federation.Name(), Dir: n.cfg.Data, MaxStore: int64(n.cfg.MaxStore),
-		Clock: n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger, Hooks: n.seams.Hooks.Fabric,
+		Clock: n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger, Hooks: n.seams.Hooks.Fabric, Cluster: n.cluster(),
 	})
 	if err != nil {
 		return err

@@ -14,15 +14,21 @@ const (
 	longestRetry = 15 * time.Second
 )
 
-// firstTurn opens the turn of a node that holds its seat from the start. Its failure
-// ends the start: what is wrong is most likely in a file.
+// firstTurn opens the turn of a node that holds its seat from the start. In a region of
+// one node its failure ends the start: what is wrong is most likely in a file.
 func (n *Node) firstTurn(ctx context.Context) (*turn, error) {
 	n.onClose(n.leave)
 	seat, _ := n.seats()
 	if !seat.Mine {
 		return nil, nil
 	}
-	return n.openTurn(ctx, seat)
+	t, err := n.openTurn(ctx, seat)
+	if err != nil && n.out != nil {
+		n.logger.Warn("the seat is here, but its turn did not open at once; trying again", "err", err)
+		n.vacate(ctx)
+		return nil, nil // its leaders may be on the move, or its quorum away
+	}
+	return t, err
 }
 
 // follow opens a turn whenever this node gets the region's seat and closes it when the
@@ -30,6 +36,9 @@ func (n *Node) firstTurn(ctx context.Context) (*turn, error) {
 func (n *Node) follow(first *turn) {
 	var ctx context.Context
 	ctx, n.unfollow = context.WithCancel(n.life)
+	if n.out != nil {
+		n.following.Go(func() { n.followHolder(ctx) })
+	}
 	n.following.Go(func() {
 		for ctx.Err() == nil {
 			if first != nil {

@@ -7,6 +7,7 @@ import (
 
 	"domicile/api"
 	"domicile/gateway"
+	"domicile/gateway/handover"
 	"domicile/mirror"
 	"domicile/regions"
 	"domicile/regions/fabric"
@@ -27,6 +28,7 @@ type turn struct {
 	mesh    *link.Mesh
 	source  *mirror.Source
 	target  *mirror.Target
+	in      *handover.In // of the region's other nodes; nil in a solo region
 	gateway *gateway.Gateway
 
 	over    context.Context // ends when the turn begins to close, with what readers are told
@@ -45,6 +47,7 @@ func (n *Node) openTurn(ctx context.Context, seat fabric.Seat) (*turn, error) {
 		{"store", t.openLogs},
 		{"links", t.openLinks},
 		{"mirror", t.openMirror},
+		{"hand-over", t.openHandover},
 		{"gateway", t.openGateway},
 	}).run(ctx); err != nil {
 		closing, done := context.WithTimeout(context.WithoutCancel(ctx), n.seams.Pace.Of(drainTurn))
