@@ -6,7 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,8 @@ import (
 // starter is the example federation that init writes.
 type starter struct {
 	federation string
-	port       int // of the first region's door; each region has ten
+	port       int      // of the first region's door; each region has ten
+	quorum     []string // regions of three nodes
 	now        time.Time
 }
 
@@ -33,9 +35,10 @@ func (a *app) initCommand() *cobra.Command {
 		Use:   "init DIR",
 		Short: "Write a federation of three regions to start from",
 		Long: `Writes the manifest, a node file per region, policies and certificates, all
-commented, and prints the commands to run them: in three terminals here, or on three
-machines. DIR must be empty or absent.`,
-		Example: "  domicile init ./federation",
+commented, and prints the commands to run them: in terminals here, or on machines of
+their own. A region named with --quorum has three nodes, which keep each record on at
+least two of their three disks. DIR must be empty or absent.`,
+		Example: "  domicile init ./federation\n  domicile init ./federation --quorum eu-west",
 		Args:    arguments(1, 1, "a DIR"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			s.now = a.now()
@@ -57,7 +60,8 @@ machines. DIR must be empty or absent.`,
 		},
 	}
 	cmd.Flags().StringVar(&s.federation, "federation", "example", "name of the federation")
-	cmd.Flags().IntVar(&s.port, "port", 7400, "port of the first door; thirty ports from here are used")
+	cmd.Flags().IntVar(&s.port, "port", 7400, "port of the first door; thirty ports from here are used, ninety with --quorum")
+	cmd.Flags().StringSliceVar(&s.quorum, "quorum", nil, "a region to run as three nodes; may be given several times")
 	return cmd
 }
 
@@ -72,8 +76,13 @@ func (s starter) files() ([]treeFile, error) {
 	if err := regions.CheckName(s.federation); err != nil {
 		return nil, usage("--federation %q: %v", s.federation, err)
 	}
-	if s.port < 1 || s.port > 65535-30 {
-		return nil, usage("--port %d: choose 1 to %d", s.port, 65535-30)
+	if s.port < 1 || s.port > 65535-90 {
+		return nil, usage("--port %d: choose 1 to %d", s.port, 65535-90)
+	}
+	for _, region := range s.quorum {
+		if !slices.Contains(starterRegions[:], region) {
+			return nil, usage("--quorum %q: choose of %s", region, strings.Join(starterRegions[:], ", "))
+		}
 	}
 	ca, err := identity.NewCA(s.federation, s.now, identity.AuthorityValidity)
 	if err != nil {
@@ -95,11 +104,13 @@ func (s starter) files() ([]treeFile, error) {
 		files = append(files, treeFile{base + ".pem", cert, 0o644}, treeFile{base + ".key", key, 0o600})
 		return err
 	}
-	for i, region := range starterRegions {
-		files = append(files, treeFile{region + "/node.yaml", s.node(i), 0o644}, treeFile{region + "/ca.pem", ca.CertPEM(), 0o644})
-		if err := issue(identity.Region, region, region+"/node"); err != nil {
+	for _, p := range s.places() {
+		files = append(files, treeFile{p.dir() + "/node.yaml", p.node(), 0o644}, treeFile{p.dir() + "/ca.pem", ca.CertPEM(), 0o644})
+		if err := issue(identity.Region, p.region, p.dir()+"/node"); err != nil {
 			return nil, err
 		}
+	}
+	for _, region := range starterRegions {
 		if err := issue(identity.Client, "app-"+region, "people/app-"+region); err != nil {
 			return nil, err
 		}
@@ -111,26 +122,25 @@ func (s starter) files() ([]treeFile, error) {
 	return append(files, policies...), err
 }
 
-// manifest and node are the example files of deploy with this federation's name and
-// ports in them.
+// manifest is the example file of deploy with this federation's name, ports and nodes.
 func (s starter) manifest() []byte {
 	text := replaceOnce(deploy.FederationYAML, "federation: example ", "federation: "+s.federation+" ")
-	for i := range starterRegions {
-		text = replaceOnce(text, fmt.Sprintf(`"127.0.0.1:%d"`, 7401+10*i), fmt.Sprintf("%q", s.address(i, 1)))
+	links := map[string][]string{}
+	for _, p := range s.places() {
+		link := fmt.Sprintf("link: %q", p.address(portLink))
+		if p.gateway != "" {
+			link = fmt.Sprintf("%s: %q", p.gateway, p.address(portLink))
+		}
+		links[p.region] = append(links[p.region], link)
+	}
+	for i, region := range starterRegions {
+		by := "{" + strings.Join(links[region], ", ") + "}"
+		if len(links[region]) > 1 {
+			by = "{gateways: " + by + "}"
+		}
+		text = replaceOnce(text, fmt.Sprintf(`{link: "127.0.0.1:%d"}`, 7401+10*i), by)
 	}
 	return text
-}
-
-func (s starter) node(i int) []byte {
-	text := replaceOnce(deploy.NodeYAML, "\nregion: eu-west\n", "\nregion: "+starterRegions[i]+"\n")
-	for n, key := range []string{"door", "link", "admin", "metrics"} {
-		text = replaceOnce(text, fmt.Sprintf("  %s: 127.0.0.1:%d", key, 7400+n), fmt.Sprintf("  %s: %s", key, s.address(i, n)))
-	}
-	return text
-}
-
-func (s starter) address(region, n int) string {
-	return "127.0.0.1:" + strconv.Itoa(s.port+10*region+n)
 }
 
 func replaceOnce(text []byte, old, by string) []byte {
@@ -141,9 +151,9 @@ func (s starter) contexts() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Named contexts: which node to speak to, and as whom. Use this file with\n# DOMICILE_CONTEXTS=<its path>, and choose with --context. Paths are relative to it.\n")
 	fmt.Fprintf(&b, "current: %s\ncontexts:\n", starterRegions[0])
-	for i, region := range starterRegions {
-		fmt.Fprintf(&b, "  %s:\n    door: %s   # publish and tail, as app-%s\n    admin: %s  # operators' commands, as operator\n", region, s.address(i, 0), region, s.address(i, 2))
-		fmt.Fprintf(&b, "    ca: people/ca.pem\n    cert: people/app-%s.pem\n    key: people/app-%s.key\n    admin_cert: people/operator.pem\n    admin_key: people/operator.key\n", region, region)
+	for _, p := range s.places() {
+		fmt.Fprintf(&b, "  %s:\n    door: %s   # publish and tail, as app-%s\n    admin: %s  # operators' commands, as operator\n", p.context(), p.address(portDoor), p.region, p.address(portAdmin))
+		fmt.Fprintf(&b, "    ca: people/ca.pem\n    cert: people/app-%s.pem\n    key: people/app-%s.key\n    admin_cert: people/operator.pem\n    admin_key: people/operator.key\n", p.region, p.region)
 	}
 	return b.Bytes()
 }

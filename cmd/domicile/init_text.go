@@ -15,20 +15,24 @@ func (s starter) instructions(w io.Writer, dir string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Federation %q is in %s: three regions, three topics, policies and certificates.\n", s.federation, dir)
 	b.WriteString("\nOn this machine, one terminal each:\n\n")
-	for _, region := range starterRegions {
-		fmt.Fprintf(&b, "  %s serve -c %s/%s/node.yaml\n", command, dir, region)
+	for _, p := range s.places() {
+		fmt.Fprintf(&b, "  %s serve -c %s/%s/node.yaml\n", command, dir, p.dir())
 	}
-	b.WriteString("\nThen, in a fourth:\n\n")
+	b.WriteString("\nThen, in one more:\n\n")
 	fmt.Fprintf(&b, "  export DOMICILE_CONTEXTS=%s/contexts.yaml\n", dir)
 	fmt.Fprintf(&b, "  %s publish orders --context us-east --tag residency=eu --tag class=order --body hello\n", command)
 	fmt.Fprintf(&b, "  %s tail orders --context eu-west --from start\n", command)
 	fmt.Fprintf(&b, "  %s status --context us-east\n", command)
-	b.WriteString("\nOn three machines, for each region (here eu-west):\n\n")
-	fmt.Fprintf(&b, "  1. In %s/federation.yaml give each region's link its machine's address; the file is\n     the same everywhere.\n", dir)
-	fmt.Fprintf(&b, "  2. In %s/eu-west/node.yaml listen on that machine's addresses, for example\n     0.0.0.0:%d.\n", dir, s.port+1)
-	fmt.Fprintf(&b, "  3. Copy this program there, and: scp -r %s/federation.yaml %s/policies %s/eu-west MACHINE:domicile/\n", dir, dir, dir)
-	b.WriteString("  4. On the machine: domicile serve -c domicile/eu-west/node.yaml\n")
-	fmt.Fprintf(&b, "\n%s/authority/ca.key can name new regions. It belongs on none of the three machines.\n", dir)
+	here := s.places()[0]
+	fmt.Fprintf(&b, "\nOn machines of their own, for each node (here %s):\n\n", here.dir())
+	fmt.Fprintf(&b, "  1. In %s/federation.yaml give each link its machine's address; the file is the same\n     everywhere.\n", dir)
+	fmt.Fprintf(&b, "  2. In %s/%s/node.yaml listen on that machine's addresses, for example\n     0.0.0.0:%d.\n", dir, here.dir(), s.port+1)
+	fmt.Fprintf(&b, "  3. Copy this program there, and: scp -r %s/federation.yaml %s/policies %s/%s MACHINE:domicile/%s\n", dir, dir, dir, here.dir(), here.above())
+	fmt.Fprintf(&b, "  4. On the machine: domicile serve -c domicile/%s/node.yaml\n", here.dir())
+	if here.gateway != "" {
+		fmt.Fprintf(&b, "\nOf a region of three, federation.yaml names each node's link, and cluster.members in each\nnode.yaml the addresses at which the three reach each other; federation.yaml and policies\nlie two folders above node.yaml.\n")
+	}
+	fmt.Fprintf(&b, "\n%s/authority/ca.key can name new regions. It belongs on none of the machines.\n", dir)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

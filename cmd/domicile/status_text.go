@@ -19,10 +19,11 @@ func renderStatus(s *pb.StatusResponse, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", firstOf(s.GetVerdict(), unknown))
 	fmt.Fprintf(&b, "%s of %s, up %s, %s UTC\n", s.GetRegion(), s.GetFederation(), sinceText(s.GetStartedUnixNano(), now), now.UTC().Format(time.DateTime))
+	b.WriteString(seatText(s.GetSeat(), now))
 	section(&b, "Links", linkRows(s.GetLinks(), now), "none in the manifest")
 	b.WriteString("\nLogs in trouble\n")
 	if len(s.GetTroubles()) == 0 {
-		fmt.Fprintf(&b, "  none of %d\n", s.GetLogs())
+		b.WriteString(noTrouble(s))
 	}
 	for _, t := range s.GetTroubles() {
 		writeTrouble(&b, t, s.GetRegion())

@@ -54,6 +54,7 @@ type story struct {
 	federation *regions.Federation
 	now        time.Time
 	self, cut  string
+	seat       string // "", or where a region of three has it: held | hands | below
 	lasted     time.Duration
 }
 
@@ -67,6 +68,9 @@ func newStory(t *testing.T, d *datadriven.TestData) story {
 	d.ScanArgs(t, "seen-from", &s.self)
 	if d.HasArg("cut-off") {
 		d.ScanArgs(t, "cut-off", &s.cut)
+	}
+	if d.HasArg("seat") {
+		d.ScanArgs(t, "seat", &s.seat)
 	}
 	return s
 }
@@ -94,7 +98,32 @@ func (s story) view() admin.View {
 			s.addLog(&v, id)
 		}
 	}
+	s.addSeat(&v)
 	return v
+}
+
+// addSeat makes the region one of three nodes, seen from node a.
+func (s story) addSeat(v *admin.View) {
+	if s.seat == "" {
+		return
+	}
+	v.Storage.Durability = string(api.Disk2of3)
+	v.Seat = admin.Seat{Open: s.seat == "held", Quorum: true, Node: "a", Holder: "a", Term: 7, Since: s.now.Add(-3 * time.Minute), Nodes: []admin.Sibling{
+		{Name: "a", Self: true, Up: true, Heard: s.now}, {Name: "b", Up: true, Heard: s.now}, {Name: "c", Heard: s.now.Add(-40 * time.Second)}}}
+	if v.Seat.Open {
+		return
+	}
+	v.Lags, v.Holdings = nil, nil
+	for i := range v.Links {
+		v.Links[i] = regions.LinkStatus{Peer: v.Links[i].Peer}
+	}
+	switch s.seat {
+	case "hands":
+		v.Seat.Hands, v.Seat.Holder, v.Seat.Reason = true, "b", "another node of the region holds the seat"
+	case "below":
+		v.Seat.Quorum, v.Seat.Holder, v.Seat.Term, v.Seat.Nodes[1].Up, v.Seat.Nodes[1].Heard = false, "", 0, false, time.Time{}
+		v.Seat.Reason = "below quorum: 1 of 3 nodes is heard"
+	}
 }
 
 func (s story) link(peer string, start time.Time) regions.LinkStatus {

@@ -130,7 +130,8 @@ type statusView struct {
 	Level        string            `json:"level"`
 	Verdict      string            `json:"verdict"`
 	Links        []linkView        `json:"links"`
-	Logs         uint32            `json:"logs"`
+	Logs         *uint32           `json:"logs"`
+	Seat         *seatView         `json:"seat"`
 	Troubles     []troubleView     `json:"troubles"`
 	Policies     []policyView      `json:"policies"`
 	Candidate    string            `json:"policy_candidate,omitempty"`
@@ -146,7 +147,7 @@ func viewStatus(s *pb.StatusResponse) statusView {
 	v := statusView{
 		Region: s.GetRegion(), Federation: s.GetFederation(), Version: s.GetVersion(),
 		Now: timeView(s.GetNowUnixNano()), Started: timeView(s.GetStartedUnixNano()), Level: s.GetLevel(), Verdict: s.GetVerdict(),
-		Logs: s.GetLogs(), Candidate: s.GetCandidate(),
+		Logs: known(s.GetLogs(), s.GetSeat() == nil || s.GetSeat().GetOpen()), Seat: viewSeat(s.GetSeat()), Candidate: s.GetCandidate(),
 		Links: []linkView{}, Troubles: []troubleView{}, Policies: []policyView{}, Certificates: []certificateView{},
 		Warnings: s.GetWarnings(), Heals: s.GetHeals(), Advice: s.GetAdvice(),
 	}

@@ -165,8 +165,10 @@ func (a *Admin) ready(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var problems []string
-	if seat := a.config.Sources.Seat(); !seat.Open {
+	if seat := a.config.Sources.Seat(); !seat.Open && !seat.Hands {
 		problems = append(problems, seat.Reason)
+	} else if seat.belowQuorum() {
+		problems = append(problems, "below quorum")
 	}
 	if p, ok := a.policy.get(ctx); !ok || !p.Active {
 		problems = append(problems, "no policy is active")

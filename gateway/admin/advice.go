@@ -15,7 +15,7 @@ func heals(v *View, m *pb.StatusResponse) []string {
 		out = append(out, "the store takes records again once the disk takes writes and has room; nothing has to be started")
 	}
 	for _, l := range m.Links {
-		if l.State != linkIsUp {
+		if v.Seat.Open && l.State != linkIsUp {
 			out = append(out, "the link to "+l.Peer+" is dialled again at least every 5 s")
 		}
 	}
@@ -42,6 +42,11 @@ func advice(v *View, m *pb.StatusResponse) []string {
 		out = append(out, "free space under "+s.Path+", or on the volume it lies on")
 	case !s.Healthy:
 		out = append(out, "repair the disk under "+s.Path+", then restart: domicile serve -c node.yaml")
+	}
+	for _, n := range v.Seat.Nodes {
+		if !n.Up {
+			out = append(out, "bring node "+n.Name+" of this region back: look at its machine and its log, then, there: domicile serve -c node.yaml")
+		}
 	}
 	if !v.Policy.Active || v.Policy.Problem != "" {
 		out = append(out, "find out what is wrong with the policy: domicile policy check DIR --federation FILE")

@@ -20,7 +20,7 @@ func Assemble(v View) *pb.StatusResponse {
 		NowUnixNano: wire.TimeToProto(v.Now), StartedUnixNano: wire.TimeToProto(v.Started),
 		Links: linkStates(&v), Troubles: troubles(&v), Policies: policyStates(&v), Certificates: certificateStates(&v),
 		Clock: &pb.ClockState{StepSeconds: v.ClockStep.Seconds()}, Candidate: v.Policy.Candidate, Logs: uint32(len(v.Holdings)),
-		Warnings: warnings(&v),
+		Warnings: warnings(&v), Seat: seatState(&v.Seat),
 	}
 	if s := v.Storage; s != nil {
 		m.Storage = &pb.StorageState{Healthy: s.Healthy, Reason: s.Reason, UsedBytes: s.Used, LimitBytes: s.Limit, Path: s.Path, Durability: s.Durability}
@@ -145,7 +145,7 @@ const warnDays = 14
 
 func warnings(v *View) []string {
 	out := slices.Clone(v.Warnings)
-	if !v.Seat.Open {
+	if !v.Seat.Open && !v.Seat.Hands {
 		out = append(out, "the logs are not open here: links, lags and logs are unknown: "+v.Seat.Reason)
 	}
 	for _, name := range v.Silent {
@@ -184,12 +184,21 @@ func verdict(v *View, m *pb.StatusResponse) (level, line string) {
 		return "failed", "failed: storage: " + s.Full + "; publishing is refused here, reading goes on"
 	case slices.Contains(v.Silent, silentPolicy):
 		return "failed", "failed: the policy does not answer; nobody can say whether publishing works"
-	case !v.Seat.Open:
+	case v.Seat.belowQuorum():
+		return "failed", "failed: below quorum: " + strings.Join(missingNodes(&v.Seat), "; ") + "; publishing is refused in the whole region"
+	case !v.Seat.Open && !v.Seat.Hands:
 		return "failed", "failed: " + v.Seat.Reason + "; publishing and reading are refused here"
 	case !v.Policy.Active:
 		return "failed", "failed: no policy is active; publishing and reading are refused here"
 	}
-	var bad []string
+	bad := missingNodes(&v.Seat)
+	if v.Seat.Hands {
+		line := "this node hands publishes to " + v.Seat.Holder + ", which holds the region's seat and knows its links and logs"
+		if len(bad) > 0 {
+			return "degraded", "degraded: " + strings.Join(bad, "; ") + "; " + line
+		}
+		return "ok", "ok: " + line
+	}
 	if len(v.Silent) > 0 {
 		bad = append(bad, strings.Join(v.Silent, ", ")+" unknown")
 	}

@@ -26,6 +26,10 @@ var (
 	policyActive    = desc("domicile_policy_active", "1 if a policy is active.")
 	policySerial    = desc("domicile_policy_serial", "Serial of the active policy.")
 	certificateDays = desc("domicile_certificate_days_left", "Days until a certificate ends.", "name", "kind")
+	seatHeld        = desc("domicile_seat_held", "1 if this node holds the region's seat and has its logs open.")
+	seatTerm        = desc("domicile_seat_term", "Term of the region's seat, where it is known.")
+	nodeUp          = desc("domicile_node_up", "1 for a node of this region that is heard.", "node")
+	regionQuorum    = desc("domicile_region_quorum", "1 if a majority of the region's nodes is heard.")
 	storageHealthy  = desc("domicile_storage_healthy", "1 if this region's store takes records.")
 	storageUsed     = desc("domicile_storage_used_bytes", "Bytes used in this region's store.")
 	storageLimit    = desc("domicile_storage_limit_bytes", "Bytes this region's store may use.")
@@ -44,6 +48,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, x float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, labels...)
 	}
+	collectSeat(&v.Seat, gauge)
 	for i := range v.Lags {
 		collectLag(&v.Lags[i], v.Region, gauge)
 	}
@@ -69,6 +74,20 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(storageHealthy, truth(s.Healthy))
 		gauge(storageUsed, float64(s.Used))
 		gauge(storageLimit, float64(s.Limit))
+	}
+}
+
+func collectSeat(s *Seat, gauge func(*prometheus.Desc, float64, ...string)) {
+	gauge(seatHeld, truth(s.Open))
+	if s.Term > 0 {
+		gauge(seatTerm, float64(s.Term))
+	}
+	if s.Node == "" {
+		return
+	}
+	gauge(regionQuorum, truth(s.Quorum))
+	for _, n := range s.Nodes {
+		gauge(nodeUp, truth(n.Up), n.Name)
 	}
 }
 

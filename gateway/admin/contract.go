@@ -12,7 +12,7 @@ import (
 // lost or repeated, what happens when a home is lost.
 func Contract(f *regions.Federation, t *regions.Topic, resident bool) []string {
 	out := []string{
-		"Producer: an ack means that the record is on the disk of the region and log it names, synced before the ack (" + string(api.Disk1) + "). It survives a kill of the process and a power cut. It says nothing about copies or readers.",
+		ackContract(f, t),
 		"Producer: a refusal means that nothing was stored. " + string(api.OutcomeUnknown) + " means that nobody can say: send it again with the same id; within one log an id is stored once. An id the gateway made cannot be sent again.",
 		"Ids are remembered for at least 10 minutes and the last million records of a log. The same id with another body is refused with " + string(api.IDReused) + ".",
 	}
@@ -44,6 +44,32 @@ func retentionContract(t *regions.Topic) []string {
 		out = append(out, "Quota: each door takes at most "+t.Fields()["quota"]+" of the topic; what is over it is refused with "+string(api.QuotaExceeded)+" and the time to wait (0: no bound).")
 	}
 	return out
+}
+
+// ackContract says what an ack proves: that depends on how many nodes the log's region has.
+func ackContract(f *regions.Federation, t *regions.Topic) string {
+	var one, three []string
+	for _, log := range f.Logs(t) {
+		home, _, _ := f.Home(log)
+		if r, _ := f.Region(home); r.Quorum() {
+			three = append(three, home)
+		} else {
+			one = append(one, home)
+		}
+	}
+	const solo = "on the disk of the region and log it names, synced before the ack (" + string(api.Disk1) + "). It survives a kill of the process and a power cut."
+	const quorum = "on the disks of at least two of the three nodes of the region and log it names, synced before the ack (" + string(api.Disk2of3) +
+		"). It survives a kill and a power cut of all three, and the loss of one node's disk."
+	text := "Producer: an ack means that the record is "
+	switch {
+	case len(three) == 0:
+		text += solo
+	case len(one) == 0:
+		text += quorum
+	default:
+		text += "in " + strings.Join(one, ", ") + " " + solo + " In " + strings.Join(three, ", ") + " it is " + quorum
+	}
+	return text + " It says nothing about copies or readers."
 }
 
 func lossContract(t *regions.Topic, resident bool) []string {

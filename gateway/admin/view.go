@@ -45,10 +45,25 @@ type Holding struct {
 	Home bool // else a copy
 }
 
-// Seat says whether this node has the region's logs open.
+// Seat is the region's nodes and who of them writes its logs, as this node knows it.
 type Seat struct {
-	Open   bool   // links, lags and holdings can be asked for
+	Open   bool   // here: links, lags and holdings can be asked for
 	Reason string // why not; no record content
+	Hands  bool   // not here, and this node hands publishes to the holder
+
+	Quorum bool      // a majority of the nodes is heard; always so in a region of one
+	Node   string    // this node's name; "" in a region of one
+	Holder string    // "": nobody, or not known
+	Term   uint64    // 0: not known
+	Since  time.Time // zero: not known
+	Nodes  []Sibling // of a region of three, by name
+}
+
+// Sibling is a node of a region of three.
+type Sibling struct {
+	Name     string
+	Self, Up bool
+	Heard    time.Time // zero: not in this run
 }
 
 // Sources is where the figures come from. Each is called from any goroutine and

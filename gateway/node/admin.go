@@ -67,16 +67,24 @@ func (l *lags) Lag(id api.LogID) regions.Lag {
 	return regions.Lag{Log: id, Home: home, Target: l.cfg.Region, State: regions.LagUnknown}
 }
 
-// seatState says whether the figures of a turn can be asked for, and if not why.
+// seatState is the region's seat as this node knows it.
 func (n *Node) seatState() admin.Seat {
-	if n.turn.Load() != nil {
-		return admin.Seat{Open: true}
+	seat, _ := n.seats()
+	h := n.fabric.Health()
+	s := admin.Seat{Open: n.turn.Load() != nil, Quorum: h.Quorum, Node: n.cfg.Node, Holder: seat.Node, Term: seat.Term, Since: seat.Since}
+	for _, m := range h.Members {
+		s.Nodes = append(s.Nodes, admin.Sibling{Name: m.Node, Self: m.Self, Up: m.Up, Heard: m.Heard})
 	}
+	if s.Open {
+		return s
+	}
+	s.Hands = n.out != nil && !seat.Mine && seat.Node != ""
 	why, err := n.absence()
 	if err != nil {
 		why += ": " + err.Error()
 	}
-	return admin.Seat{Reason: why}
+	s.Reason = why
+	return s
 }
 
 func (n *Node) linkStatuses() []regions.LinkStatus {
@@ -128,7 +136,7 @@ func (n *Node) policyState() admin.Policy {
 func (n *Node) storageState() admin.Storage {
 	h := n.fabric.Health()
 	s := admin.Storage{Healthy: !h.Failed, Reason: h.Reason, Passes: h.Passes, Used: int64(h.Usage.Bytes), Limit: h.Usage.MaxStore,
-		Path: n.cfg.Data, Durability: string(api.Disk1)}
+		Path: n.cfg.Data, Durability: string(n.durability())}
 	if v := h.Volume; v.Known && !v.Low.IsZero() {
 		s.Full = fmt.Sprintf("the data volume has %s free and keeps %s of it, for %s", regions.Bytes(v.Free), regions.Bytes(v.Reserve),
 			regions.Span(n.seams.Clock.Now().Sub(v.Low)))
@@ -145,6 +153,14 @@ func (n *Node) certificates() []admin.Certificate {
 		}
 	}
 	return out
+}
+
+// durability is the class of this region's acks.
+func (n *Node) durability() api.Durability {
+	if n.cfg.Node != "" {
+		return api.Disk2of3
+	}
+	return api.Disk1
 }
 
 // clockStep is how far the wall clock has moved away from the node's own.

@@ -77,6 +77,7 @@ type StatusResponse struct {
 	Candidate       string                 `protobuf:"bytes,16,opt,name=candidate,proto3" json:"candidate,omitempty"` // digest of a changed policy directory, not loaded
 	Logs            uint32                 `protobuf:"varint,17,opt,name=logs,proto3" json:"logs,omitempty"`          // logs this region holds
 	Warnings        []string               `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Seat            *SeatState             `protobuf:"bytes,19,opt,name=seat,proto3" json:"seat,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -237,6 +238,190 @@ func (x *StatusResponse) GetWarnings() []string {
 	return nil
 }
 
+func (x *StatusResponse) GetSeat() *SeatState {
+	if x != nil {
+		return x.Seat
+	}
+	return nil
+}
+
+// SeatState is a region's nodes and who of them writes its logs, as one of them knows it.
+type SeatState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mode          string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`                                           // solo | quorum
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`                                           // this node's name; "" in a solo region
+	Holder        string                 `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`                                       // "": nobody, or not known
+	Open          bool                   `protobuf:"varint,4,opt,name=open,proto3" json:"open,omitempty"`                                          // this node holds the seat and has the logs open
+	Term          uint64                 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`                                          // 0: not known
+	SinceUnixNano int64                  `protobuf:"varint,6,opt,name=since_unix_nano,json=sinceUnixNano,proto3" json:"since_unix_nano,omitempty"` // 0: not known
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`                                       // why the logs are not open here
+	Quorum        bool                   `protobuf:"varint,8,opt,name=quorum,proto3" json:"quorum,omitempty"`                                      // a majority of the nodes is heard
+	Nodes         []*NodeState           `protobuf:"bytes,9,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeatState) Reset() {
+	*x = SeatState{}
+	mi := &file_domicile_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeatState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeatState) ProtoMessage() {}
+
+func (x *SeatState) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeatState.ProtoReflect.Descriptor instead.
+func (*SeatState) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SeatState) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *SeatState) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SeatState) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *SeatState) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *SeatState) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *SeatState) GetSinceUnixNano() int64 {
+	if x != nil {
+		return x.SinceUnixNano
+	}
+	return 0
+}
+
+func (x *SeatState) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SeatState) GetQuorum() bool {
+	if x != nil {
+		return x.Quorum
+	}
+	return false
+}
+
+func (x *SeatState) GetNodes() []*NodeState {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+type NodeState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Self          bool                   `protobuf:"varint,2,opt,name=self,proto3" json:"self,omitempty"`
+	Up            bool                   `protobuf:"varint,3,opt,name=up,proto3" json:"up,omitempty"`
+	HeardUnixNano int64                  `protobuf:"varint,4,opt,name=heard_unix_nano,json=heardUnixNano,proto3" json:"heard_unix_nano,omitempty"` // 0: not in this run
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeState) Reset() {
+	*x = NodeState{}
+	mi := &file_domicile_v1_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeState) ProtoMessage() {}
+
+func (x *NodeState) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
+func (*NodeState) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *NodeState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NodeState) GetSelf() bool {
+	if x != nil {
+		return x.Self
+	}
+	return false
+}
+
+func (x *NodeState) GetUp() bool {
+	if x != nil {
+		return x.Up
+	}
+	return false
+}
+
+func (x *NodeState) GetHeardUnixNano() int64 {
+	if x != nil {
+		return x.HeardUnixNano
+	}
+	return 0
+}
+
 type LinkState struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Peer               string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
@@ -260,7 +445,7 @@ type LinkState struct {
 
 func (x *LinkState) Reset() {
 	*x = LinkState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[2]
+	mi := &file_domicile_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -272,7 +457,7 @@ func (x *LinkState) String() string {
 func (*LinkState) ProtoMessage() {}
 
 func (x *LinkState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[2]
+	mi := &file_domicile_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -285,7 +470,7 @@ func (x *LinkState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkState.ProtoReflect.Descriptor instead.
 func (*LinkState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *LinkState) GetPeer() string {
@@ -410,7 +595,7 @@ type LogTrouble struct {
 
 func (x *LogTrouble) Reset() {
 	*x = LogTrouble{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[3]
+	mi := &file_domicile_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +607,7 @@ func (x *LogTrouble) String() string {
 func (*LogTrouble) ProtoMessage() {}
 
 func (x *LogTrouble) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[3]
+	mi := &file_domicile_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +620,7 @@ func (x *LogTrouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogTrouble.ProtoReflect.Descriptor instead.
 func (*LogTrouble) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LogTrouble) GetLog() *LogId {
@@ -517,7 +702,7 @@ type PolicyState struct {
 
 func (x *PolicyState) Reset() {
 	*x = PolicyState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[4]
+	mi := &file_domicile_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +714,7 @@ func (x *PolicyState) String() string {
 func (*PolicyState) ProtoMessage() {}
 
 func (x *PolicyState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[4]
+	mi := &file_domicile_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +727,7 @@ func (x *PolicyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyState.ProtoReflect.Descriptor instead.
 func (*PolicyState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PolicyState) GetRegion() string {
@@ -613,7 +798,7 @@ type CertificateState struct {
 
 func (x *CertificateState) Reset() {
 	*x = CertificateState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[5]
+	mi := &file_domicile_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +810,7 @@ func (x *CertificateState) String() string {
 func (*CertificateState) ProtoMessage() {}
 
 func (x *CertificateState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[5]
+	mi := &file_domicile_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +823,7 @@ func (x *CertificateState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateState.ProtoReflect.Descriptor instead.
 func (*CertificateState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CertificateState) GetName() string {
@@ -683,7 +868,7 @@ type StorageState struct {
 
 func (x *StorageState) Reset() {
 	*x = StorageState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[6]
+	mi := &file_domicile_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +880,7 @@ func (x *StorageState) String() string {
 func (*StorageState) ProtoMessage() {}
 
 func (x *StorageState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[6]
+	mi := &file_domicile_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +893,7 @@ func (x *StorageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorageState.ProtoReflect.Descriptor instead.
 func (*StorageState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StorageState) GetHealthy() bool {
@@ -762,7 +947,7 @@ type ClockState struct {
 
 func (x *ClockState) Reset() {
 	*x = ClockState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[7]
+	mi := &file_domicile_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +959,7 @@ func (x *ClockState) String() string {
 func (*ClockState) ProtoMessage() {}
 
 func (x *ClockState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[7]
+	mi := &file_domicile_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +972,7 @@ func (x *ClockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockState.ProtoReflect.Descriptor instead.
 func (*ClockState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ClockState) GetStepSeconds() float64 {
@@ -834,7 +1019,7 @@ type LogLag struct {
 
 func (x *LogLag) Reset() {
 	*x = LogLag{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[8]
+	mi := &file_domicile_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -846,7 +1031,7 @@ func (x *LogLag) String() string {
 func (*LogLag) ProtoMessage() {}
 
 func (x *LogLag) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[8]
+	mi := &file_domicile_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -859,7 +1044,7 @@ func (x *LogLag) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLag.ProtoReflect.Descriptor instead.
 func (*LogLag) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LogLag) GetLog() *LogId {
@@ -1046,7 +1231,7 @@ type TopicsRequest struct {
 
 func (x *TopicsRequest) Reset() {
 	*x = TopicsRequest{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[9]
+	mi := &file_domicile_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1243,7 @@ func (x *TopicsRequest) String() string {
 func (*TopicsRequest) ProtoMessage() {}
 
 func (x *TopicsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[9]
+	mi := &file_domicile_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1256,7 @@ func (x *TopicsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicsRequest.ProtoReflect.Descriptor instead.
 func (*TopicsRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TopicsRequest) GetTopic() string {
@@ -1090,7 +1275,7 @@ type TopicsResponse struct {
 
 func (x *TopicsResponse) Reset() {
 	*x = TopicsResponse{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[10]
+	mi := &file_domicile_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1287,7 @@ func (x *TopicsResponse) String() string {
 func (*TopicsResponse) ProtoMessage() {}
 
 func (x *TopicsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[10]
+	mi := &file_domicile_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1300,7 @@ func (x *TopicsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicsResponse.ProtoReflect.Descriptor instead.
 func (*TopicsResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TopicsResponse) GetTopics() []*TopicState {
@@ -1139,7 +1324,7 @@ type TopicState struct {
 
 func (x *TopicState) Reset() {
 	*x = TopicState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[11]
+	mi := &file_domicile_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1336,7 @@ func (x *TopicState) String() string {
 func (*TopicState) ProtoMessage() {}
 
 func (x *TopicState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[11]
+	mi := &file_domicile_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1349,7 @@ func (x *TopicState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicState.ProtoReflect.Descriptor instead.
 func (*TopicState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TopicState) GetName() string {
@@ -1228,7 +1413,7 @@ type LogHolding struct {
 
 func (x *LogHolding) Reset() {
 	*x = LogHolding{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[12]
+	mi := &file_domicile_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1425,7 @@ func (x *LogHolding) String() string {
 func (*LogHolding) ProtoMessage() {}
 
 func (x *LogHolding) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[12]
+	mi := &file_domicile_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1438,7 @@ func (x *LogHolding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogHolding.ProtoReflect.Descriptor instead.
 func (*LogHolding) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LogHolding) GetLog() *LogId {
@@ -1344,7 +1529,7 @@ type LagRequest struct {
 
 func (x *LagRequest) Reset() {
 	*x = LagRequest{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[13]
+	mi := &file_domicile_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1541,7 @@ func (x *LagRequest) String() string {
 func (*LagRequest) ProtoMessage() {}
 
 func (x *LagRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[13]
+	mi := &file_domicile_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1554,7 @@ func (x *LagRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LagRequest.ProtoReflect.Descriptor instead.
 func (*LagRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LagRequest) GetTopic() string {
@@ -1404,7 +1589,7 @@ type LagResponse struct {
 
 func (x *LagResponse) Reset() {
 	*x = LagResponse{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[14]
+	mi := &file_domicile_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1601,7 @@ func (x *LagResponse) String() string {
 func (*LagResponse) ProtoMessage() {}
 
 func (x *LagResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[14]
+	mi := &file_domicile_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1614,7 @@ func (x *LagResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LagResponse.ProtoReflect.Descriptor instead.
 func (*LagResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LagResponse) GetNowUnixNano() int64 {
@@ -1468,7 +1653,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[15]
+	mi := &file_domicile_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1665,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[15]
+	mi := &file_domicile_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1678,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExplainRequest) GetPoint() string {
@@ -1561,7 +1746,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[16]
+	mi := &file_domicile_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1758,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[16]
+	mi := &file_domicile_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1771,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExplainResponse) GetAllow() bool {
@@ -1653,7 +1838,7 @@ type ReloadRequest struct {
 
 func (x *ReloadRequest) Reset() {
 	*x = ReloadRequest{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[17]
+	mi := &file_domicile_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1850,7 @@ func (x *ReloadRequest) String() string {
 func (*ReloadRequest) ProtoMessage() {}
 
 func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[17]
+	mi := &file_domicile_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1863,7 @@ func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
 func (*ReloadRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 type ReloadResponse struct {
@@ -1695,7 +1880,7 @@ type ReloadResponse struct {
 
 func (x *ReloadResponse) Reset() {
 	*x = ReloadResponse{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[18]
+	mi := &file_domicile_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1892,7 @@ func (x *ReloadResponse) String() string {
 func (*ReloadResponse) ProtoMessage() {}
 
 func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[18]
+	mi := &file_domicile_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1905,7 @@ func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadResponse.ProtoReflect.Descriptor instead.
 func (*ReloadResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReloadResponse) GetChanged() bool {
@@ -1770,7 +1955,7 @@ var File_domicile_v1_admin_proto protoreflect.FileDescriptor
 const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x17domicile/v1/admin.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/change.proto\"\x0f\n" +
-	"\rStatusRequest\"\x9e\x05\n" +
+	"\rStatusRequest\"\xca\x05\n" +
 	"\x0eStatusResponse\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1e\n" +
 	"\n" +
@@ -1792,7 +1977,23 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\x06advice\x18\x0f \x03(\tR\x06advice\x12\x1c\n" +
 	"\tcandidate\x18\x10 \x01(\tR\tcandidate\x12\x12\n" +
 	"\x04logs\x18\x11 \x01(\rR\x04logs\x12\x1a\n" +
-	"\bwarnings\x18\x12 \x03(\tR\bwarnings\"\xf1\x03\n" +
+	"\bwarnings\x18\x12 \x03(\tR\bwarnings\x12*\n" +
+	"\x04seat\x18\x13 \x01(\v2\x16.domicile.v1.SeatStateR\x04seat\"\xf9\x01\n" +
+	"\tSeatState\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
+	"\x06holder\x18\x03 \x01(\tR\x06holder\x12\x12\n" +
+	"\x04open\x18\x04 \x01(\bR\x04open\x12\x12\n" +
+	"\x04term\x18\x05 \x01(\x04R\x04term\x12&\n" +
+	"\x0fsince_unix_nano\x18\x06 \x01(\x03R\rsinceUnixNano\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x16\n" +
+	"\x06quorum\x18\b \x01(\bR\x06quorum\x12,\n" +
+	"\x05nodes\x18\t \x03(\v2\x16.domicile.v1.NodeStateR\x05nodes\"k\n" +
+	"\tNodeState\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04self\x18\x02 \x01(\bR\x04self\x12\x0e\n" +
+	"\x02up\x18\x03 \x01(\bR\x02up\x12&\n" +
+	"\x0fheard_unix_nano\x18\x04 \x01(\x03R\rheardUnixNano\"\xf1\x03\n" +
 	"\tLinkState\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12&\n" +
@@ -1965,76 +2166,80 @@ func file_domicile_v1_admin_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_admin_proto_rawDescData
 }
 
-var file_domicile_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_domicile_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_domicile_v1_admin_proto_goTypes = []any{
 	(*StatusRequest)(nil),          // 0: domicile.v1.StatusRequest
 	(*StatusResponse)(nil),         // 1: domicile.v1.StatusResponse
-	(*LinkState)(nil),              // 2: domicile.v1.LinkState
-	(*LogTrouble)(nil),             // 3: domicile.v1.LogTrouble
-	(*PolicyState)(nil),            // 4: domicile.v1.PolicyState
-	(*CertificateState)(nil),       // 5: domicile.v1.CertificateState
-	(*StorageState)(nil),           // 6: domicile.v1.StorageState
-	(*ClockState)(nil),             // 7: domicile.v1.ClockState
-	(*LogLag)(nil),                 // 8: domicile.v1.LogLag
-	(*TopicsRequest)(nil),          // 9: domicile.v1.TopicsRequest
-	(*TopicsResponse)(nil),         // 10: domicile.v1.TopicsResponse
-	(*TopicState)(nil),             // 11: domicile.v1.TopicState
-	(*LogHolding)(nil),             // 12: domicile.v1.LogHolding
-	(*LagRequest)(nil),             // 13: domicile.v1.LagRequest
-	(*LagResponse)(nil),            // 14: domicile.v1.LagResponse
-	(*ExplainRequest)(nil),         // 15: domicile.v1.ExplainRequest
-	(*ExplainResponse)(nil),        // 16: domicile.v1.ExplainResponse
-	(*ReloadRequest)(nil),          // 17: domicile.v1.ReloadRequest
-	(*ReloadResponse)(nil),         // 18: domicile.v1.ReloadResponse
-	nil,                            // 19: domicile.v1.TopicState.DeclarationEntry
-	(*LogId)(nil),                  // 20: domicile.v1.LogId
-	(*LedgerSum)(nil),              // 21: domicile.v1.LedgerSum
-	(*Epoch)(nil),                  // 22: domicile.v1.Epoch
-	(*Tag)(nil),                    // 23: domicile.v1.Tag
-	(*ReloadManifestRequest)(nil),  // 24: domicile.v1.ReloadManifestRequest
-	(*TopicActRequest)(nil),        // 25: domicile.v1.TopicActRequest
-	(*ReloadManifestResponse)(nil), // 26: domicile.v1.ReloadManifestResponse
-	(*TopicActResponse)(nil),       // 27: domicile.v1.TopicActResponse
+	(*SeatState)(nil),              // 2: domicile.v1.SeatState
+	(*NodeState)(nil),              // 3: domicile.v1.NodeState
+	(*LinkState)(nil),              // 4: domicile.v1.LinkState
+	(*LogTrouble)(nil),             // 5: domicile.v1.LogTrouble
+	(*PolicyState)(nil),            // 6: domicile.v1.PolicyState
+	(*CertificateState)(nil),       // 7: domicile.v1.CertificateState
+	(*StorageState)(nil),           // 8: domicile.v1.StorageState
+	(*ClockState)(nil),             // 9: domicile.v1.ClockState
+	(*LogLag)(nil),                 // 10: domicile.v1.LogLag
+	(*TopicsRequest)(nil),          // 11: domicile.v1.TopicsRequest
+	(*TopicsResponse)(nil),         // 12: domicile.v1.TopicsResponse
+	(*TopicState)(nil),             // 13: domicile.v1.TopicState
+	(*LogHolding)(nil),             // 14: domicile.v1.LogHolding
+	(*LagRequest)(nil),             // 15: domicile.v1.LagRequest
+	(*LagResponse)(nil),            // 16: domicile.v1.LagResponse
+	(*ExplainRequest)(nil),         // 17: domicile.v1.ExplainRequest
+	(*ExplainResponse)(nil),        // 18: domicile.v1.ExplainResponse
+	(*ReloadRequest)(nil),          // 19: domicile.v1.ReloadRequest
+	(*ReloadResponse)(nil),         // 20: domicile.v1.ReloadResponse
+	nil,                            // 21: domicile.v1.TopicState.DeclarationEntry
+	(*LogId)(nil),                  // 22: domicile.v1.LogId
+	(*LedgerSum)(nil),              // 23: domicile.v1.LedgerSum
+	(*Epoch)(nil),                  // 24: domicile.v1.Epoch
+	(*Tag)(nil),                    // 25: domicile.v1.Tag
+	(*ReloadManifestRequest)(nil),  // 26: domicile.v1.ReloadManifestRequest
+	(*TopicActRequest)(nil),        // 27: domicile.v1.TopicActRequest
+	(*ReloadManifestResponse)(nil), // 28: domicile.v1.ReloadManifestResponse
+	(*TopicActResponse)(nil),       // 29: domicile.v1.TopicActResponse
 }
 var file_domicile_v1_admin_proto_depIdxs = []int32{
-	2,  // 0: domicile.v1.StatusResponse.links:type_name -> domicile.v1.LinkState
-	3,  // 1: domicile.v1.StatusResponse.troubles:type_name -> domicile.v1.LogTrouble
-	4,  // 2: domicile.v1.StatusResponse.policies:type_name -> domicile.v1.PolicyState
-	5,  // 3: domicile.v1.StatusResponse.certificates:type_name -> domicile.v1.CertificateState
-	6,  // 4: domicile.v1.StatusResponse.storage:type_name -> domicile.v1.StorageState
-	7,  // 5: domicile.v1.StatusResponse.clock:type_name -> domicile.v1.ClockState
-	20, // 6: domicile.v1.LogTrouble.log:type_name -> domicile.v1.LogId
-	8,  // 7: domicile.v1.LogTrouble.lag:type_name -> domicile.v1.LogLag
-	20, // 8: domicile.v1.LogLag.log:type_name -> domicile.v1.LogId
-	21, // 9: domicile.v1.LogLag.ledger:type_name -> domicile.v1.LedgerSum
-	11, // 10: domicile.v1.TopicsResponse.topics:type_name -> domicile.v1.TopicState
-	19, // 11: domicile.v1.TopicState.declaration:type_name -> domicile.v1.TopicState.DeclarationEntry
-	12, // 12: domicile.v1.TopicState.logs:type_name -> domicile.v1.LogHolding
-	20, // 13: domicile.v1.LogHolding.log:type_name -> domicile.v1.LogId
-	22, // 14: domicile.v1.LogHolding.epoch:type_name -> domicile.v1.Epoch
-	8,  // 15: domicile.v1.LagResponse.logs:type_name -> domicile.v1.LogLag
-	23, // 16: domicile.v1.ExplainRequest.tags:type_name -> domicile.v1.Tag
-	0,  // 17: domicile.v1.AdminService.Status:input_type -> domicile.v1.StatusRequest
-	9,  // 18: domicile.v1.AdminService.Topics:input_type -> domicile.v1.TopicsRequest
-	13, // 19: domicile.v1.AdminService.Lag:input_type -> domicile.v1.LagRequest
-	15, // 20: domicile.v1.AdminService.Explain:input_type -> domicile.v1.ExplainRequest
-	17, // 21: domicile.v1.AdminService.Reload:input_type -> domicile.v1.ReloadRequest
-	24, // 22: domicile.v1.AdminService.ReloadManifest:input_type -> domicile.v1.ReloadManifestRequest
-	25, // 23: domicile.v1.AdminService.DeleteTopic:input_type -> domicile.v1.TopicActRequest
-	25, // 24: domicile.v1.AdminService.PurgeTopic:input_type -> domicile.v1.TopicActRequest
-	1,  // 25: domicile.v1.AdminService.Status:output_type -> domicile.v1.StatusResponse
-	10, // 26: domicile.v1.AdminService.Topics:output_type -> domicile.v1.TopicsResponse
-	14, // 27: domicile.v1.AdminService.Lag:output_type -> domicile.v1.LagResponse
-	16, // 28: domicile.v1.AdminService.Explain:output_type -> domicile.v1.ExplainResponse
-	18, // 29: domicile.v1.AdminService.Reload:output_type -> domicile.v1.ReloadResponse
-	26, // 30: domicile.v1.AdminService.ReloadManifest:output_type -> domicile.v1.ReloadManifestResponse
-	27, // 31: domicile.v1.AdminService.DeleteTopic:output_type -> domicile.v1.TopicActResponse
-	27, // 32: domicile.v1.AdminService.PurgeTopic:output_type -> domicile.v1.TopicActResponse
-	25, // [25:33] is the sub-list for method output_type
-	17, // [17:25] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	4,  // 0: domicile.v1.StatusResponse.links:type_name -> domicile.v1.LinkState
+	5,  // 1: domicile.v1.StatusResponse.troubles:type_name -> domicile.v1.LogTrouble
+	6,  // 2: domicile.v1.StatusResponse.policies:type_name -> domicile.v1.PolicyState
+	7,  // 3: domicile.v1.StatusResponse.certificates:type_name -> domicile.v1.CertificateState
+	8,  // 4: domicile.v1.StatusResponse.storage:type_name -> domicile.v1.StorageState
+	9,  // 5: domicile.v1.StatusResponse.clock:type_name -> domicile.v1.ClockState
+	2,  // 6: domicile.v1.StatusResponse.seat:type_name -> domicile.v1.SeatState
+	3,  // 7: domicile.v1.SeatState.nodes:type_name -> domicile.v1.NodeState
+	22, // 8: domicile.v1.LogTrouble.log:type_name -> domicile.v1.LogId
+	10, // 9: domicile.v1.LogTrouble.lag:type_name -> domicile.v1.LogLag
+	22, // 10: domicile.v1.LogLag.log:type_name -> domicile.v1.LogId
+	23, // 11: domicile.v1.LogLag.ledger:type_name -> domicile.v1.LedgerSum
+	13, // 12: domicile.v1.TopicsResponse.topics:type_name -> domicile.v1.TopicState
+	21, // 13: domicile.v1.TopicState.declaration:type_name -> domicile.v1.TopicState.DeclarationEntry
+	14, // 14: domicile.v1.TopicState.logs:type_name -> domicile.v1.LogHolding
+	22, // 15: domicile.v1.LogHolding.log:type_name -> domicile.v1.LogId
+	24, // 16: domicile.v1.LogHolding.epoch:type_name -> domicile.v1.Epoch
+	10, // 17: domicile.v1.LagResponse.logs:type_name -> domicile.v1.LogLag
+	25, // 18: domicile.v1.ExplainRequest.tags:type_name -> domicile.v1.Tag
+	0,  // 19: domicile.v1.AdminService.Status:input_type -> domicile.v1.StatusRequest
+	11, // 20: domicile.v1.AdminService.Topics:input_type -> domicile.v1.TopicsRequest
+	15, // 21: domicile.v1.AdminService.Lag:input_type -> domicile.v1.LagRequest
+	17, // 22: domicile.v1.AdminService.Explain:input_type -> domicile.v1.ExplainRequest
+	19, // 23: domicile.v1.AdminService.Reload:input_type -> domicile.v1.ReloadRequest
+	26, // 24: domicile.v1.AdminService.ReloadManifest:input_type -> domicile.v1.ReloadManifestRequest
+	27, // 25: domicile.v1.AdminService.DeleteTopic:input_type -> domicile.v1.TopicActRequest
+	27, // 26: domicile.v1.AdminService.PurgeTopic:input_type -> domicile.v1.TopicActRequest
+	1,  // 27: domicile.v1.AdminService.Status:output_type -> domicile.v1.StatusResponse
+	12, // 28: domicile.v1.AdminService.Topics:output_type -> domicile.v1.TopicsResponse
+	16, // 29: domicile.v1.AdminService.Lag:output_type -> domicile.v1.LagResponse
+	18, // 30: domicile.v1.AdminService.Explain:output_type -> domicile.v1.ExplainResponse
+	20, // 31: domicile.v1.AdminService.Reload:output_type -> domicile.v1.ReloadResponse
+	28, // 32: domicile.v1.AdminService.ReloadManifest:output_type -> domicile.v1.ReloadManifestResponse
+	29, // 33: domicile.v1.AdminService.DeleteTopic:output_type -> domicile.v1.TopicActResponse
+	29, // 34: domicile.v1.AdminService.PurgeTopic:output_type -> domicile.v1.TopicActResponse
+	27, // [27:35] is the sub-list for method output_type
+	19, // [19:27] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_admin_proto_init() }
@@ -2051,7 +2256,7 @@ func file_domicile_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_admin_proto_rawDesc), len(file_domicile_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,39 @@
+package admin
+
+import (
+	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
+)
+
+// The modes of a region as they are written.
+const (
+	modeSolo   = "solo"
+	modeQuorum = "quorum"
+)
+
+func seatState(s *Seat) *pb.SeatState {
+	m := &pb.SeatState{Mode: modeSolo, Node: s.Node, Holder: s.Holder, Open: s.Open, Term: s.Term,
+		SinceUnixNano: wire.TimeToProto(s.Since), Reason: s.Reason, Quorum: s.Quorum}
+	if s.Node != "" {
+		m.Mode = modeQuorum
+	}
+	for _, n := range s.Nodes {
+		m.Nodes = append(m.Nodes, &pb.NodeState{Name: n.Name, Self: n.Self, Up: n.Up, HeardUnixNano: wire.TimeToProto(n.Heard)})
+	}
+	return m
+}
+
+// missingNodes says which nodes of the region are not heard: one more, and there is no
+// quorum.
+func missingNodes(s *Seat) []string {
+	var out []string
+	for _, n := range s.Nodes {
+		if !n.Up {
+			out = append(out, "node "+n.Name+" of this region is not heard")
+		}
+	}
+	return out
+}
+
+// belowQuorum: the region is one of three nodes and less than a majority is heard.
+func (s *Seat) belowQuorum() bool { return s.Node != "" && !s.Quorum }
