@@ -9,6 +9,7 @@ type Durability string
 const (
 	Disk1    Durability = "disk-1"    // on the disk of the one node of a solo region
 	Disk2of3 Durability = "disk-2of3" // on the disks of at least two of the three nodes of a quorum region
+	OS1      Durability = "os-1"      // written on one node and not synced: a kill leaves it, a power cut may not
 )
 
 // Ack says exactly what is durable, and where. It is sent only after the barrier

@@ -20,7 +20,7 @@ type Topic struct {
 	Regions    []string    `yaml:"regions"` // writes: local only; empty: every region
 	Mirror     []string    `yaml:"mirror"`  // regions that get copies; ["all"]: every region; empty: none
 	Retention  Retention   `yaml:"retention"`
-	Durability string      `yaml:"durability"` // "disk"
+	Durability string      `yaml:"durability"` // "disk" or Relaxed
 	Batch      Batch       `yaml:"batch"`
 	Route      string      `yaml:"route"` // "home"
 	Hold       bool        `yaml:"hold"`  // retention waits until every copy has the record, at the latest until max_bytes
@@ -28,6 +28,10 @@ type Topic struct {
 	Failover   Failover    `yaml:"failover"`
 	OnHomeLoss *OnHomeLoss `yaml:"on_home_loss"`
 }
+
+// Relaxed is the durability of a topic whose records are acknowledged when they are
+// written and before they are synced, where the region can tell the two apart.
+const Relaxed = "relaxed"
 
 // Retention bounds a log. Both bounds apply; zero age means no age bound.
 type Retention struct {

@@ -115,9 +115,7 @@ func (t *Topic) checkLater(field func(string) string) error {
 	switch t.Durability {
 	case "":
 		t.Durability = "disk"
-	case "disk":
-	case "relaxed":
-		return notYet(field("durability"), t.Durability, "this version keeps every topic at disk")
+	case "disk", Relaxed:
 	default:
 		return bad(field("durability"), t.Durability, "the classes are disk and relaxed")
 	}

@@ -46,7 +46,8 @@ func retentionContract(t *regions.Topic) []string {
 	return out
 }
 
-// ackContract says what an ack proves: that depends on how many nodes the log's region has.
+// ackContract says what an ack proves: that depends on the topic's class and on how many
+// nodes the log's region has.
 func ackContract(f *regions.Federation, t *regions.Topic) string {
 	var one, three []string
 	for _, log := range f.Logs(t) {
@@ -57,9 +58,13 @@ func ackContract(f *regions.Federation, t *regions.Topic) string {
 			one = append(one, home)
 		}
 	}
-	const solo = "on the disk of the region and log it names, synced before the ack (" + string(api.Disk1) + "). It survives a kill of the process and a power cut."
 	const quorum = "on the disks of at least two of the three nodes of the region and log it names, synced before the ack (" + string(api.Disk2of3) +
 		"). It survives a kill and a power cut of all three, and the loss of one node's disk."
+	solo := "on the disk of the region and log it names, synced before the ack (" + string(api.Disk1) + "). It survives a kill of the process and a power cut."
+	if t.Durability == regions.Relaxed {
+		solo = "written by the region and log it names, and that a sync of their disk follows within about a second (" + string(api.OS1) +
+			"). It survives a kill of the process; a power cut or a failed disk may take it, and its sequence is then given to another record under a new writer term. Readers and copies see it once it is synced. Where the ack says more, more was done."
+	}
 	text := "Producer: an ack means that the record is "
 	switch {
 	case len(three) == 0:

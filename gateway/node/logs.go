@@ -63,6 +63,7 @@ func (b *logBook) config(id api.LogID, f *regions.Federation) fabric.LogConfig {
 	}
 	_, c.Epoch, _ = f.Home(id)
 	c.MaxBytes, c.MaxAge = int64(topic.Retention.MaxBytes), topic.Retention.MaxAge
+	c.Relaxed = topic.Durability == regions.Relaxed
 	if topic.Hold && f.Role(id, b.self) == regions.RoleHome {
 		c.Safe, c.Waits = func() uint64 { return b.safe(id) }, func() string { return b.waits(id) }
 	}

@@ -13,9 +13,12 @@ type barrier struct {
 	sync  func(*os.File) error
 	fail  func(error)
 	spawn func(func()) bool
+	lazy  time.Duration // how long what can wait waits for a round
 
 	mu      sync.Mutex
 	waiting []func() // releases, in order
+	eager   bool     // one of them can't wait
+	armed   bool     // a round is due for those that can
 	running bool
 	failed  bool
 	since   time.Time // the sync that runs began; zero: none runs
@@ -23,38 +26,69 @@ type barrier struct {
 
 // after calls release, in order, when all that is written now is on disk; never if
 // that fails.
-func (b *barrier) after(release func()) {
+func (b *barrier) after(release func()) { b.add(release, true) }
+
+// later is after for what can wait: it takes part in the next round there is, and makes
+// one of its own within lazy.
+func (b *barrier) later(release func()) { b.add(release, false) }
+
+func (b *barrier) add(release func(), now bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failed {
 		return
 	}
 	b.waiting = append(b.waiting, release)
-	if !b.running {
+	b.eager = b.eager || now
+	b.wake()
+}
+
+// kick makes a round for all that wait.
+func (b *barrier) kick() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.eager = b.eager || len(b.waiting) > 0
+	b.wake()
+}
+
+// wake sees to it that there is a round, now or in time; mu is held.
+func (b *barrier) wake() {
+	switch {
+	case b.running || b.failed || len(b.waiting) == 0:
+	case b.eager:
 		b.running = b.spawn(b.rounds)
+	case !b.armed:
+		b.armed = true
+		time.AfterFunc(b.lazy, func() {
+			b.mu.Lock()
+			b.armed = false
+			b.mu.Unlock()
+			b.kick()
+		})
 	}
 }
 
 func (b *barrier) rounds() {
 	for {
 		b.mu.Lock()
-		round := b.waiting
-		b.waiting = nil
-		if len(round) == 0 || b.failed {
+		if !b.eager || b.failed {
 			b.running = false
+			b.wake()
 			b.mu.Unlock()
 			return
 		}
+		round := b.waiting
+		b.waiting, b.eager = nil, false
 		b.since = time.Now()
 		b.mu.Unlock()
 		err := b.sync(b.dir)
 		b.mu.Lock()
 		b.since = time.Time{}
+		if err != nil {
+			b.failed, b.running, b.waiting = true, false, nil
+		}
 		b.mu.Unlock()
 		if err != nil {
-			b.mu.Lock()
-			b.failed, b.running, b.waiting = true, false, nil
-			b.mu.Unlock()
 			b.fail(err)
 			return
 		}

@@ -19,9 +19,11 @@ const (
 	MaxQueuedBytes = 64 << 20        // their bytes, per log
 	MaxHeldBytes   = 512 << 20       // bytes all writers of a fabric hold together
 
-	burstRecords = 1000    // one fast batch
-	burstBytes   = 4 << 20 // one fast batch; one record may exceed it
-	headroom     = 1 << 20 // of a stream, for control messages when the log is full
+	burstRecords = 1000        // one fast batch
+	burstBytes   = 4 << 20     // one fast batch; one record may exceed it
+	lazySync     = time.Second // at pace 1: the longest that a written record waits for its sync
+
+	headroom = 1 << 20 // of a stream, for control messages when the log is full
 )
 
 // Config is what a fabric is opened with. Region, Federation, Dir and MaxStore have
@@ -116,6 +118,9 @@ type LogConfig struct {
 	MaxBytes int64
 	// MaxAge is how long a record is kept after its ingest; 0: no bound by age.
 	MaxAge time.Duration
+	// Relaxed acknowledges a home's records once the broker has written them, os-1; they are
+	// synced, and seen by readers and mirrors, within about a second. Copies stay as they are.
+	Relaxed bool
 	// Safe is the highest sequence retention may take, asked at every sweep: what all
 	// mirrors that count have on disk. Which mirrors count (hold, absence) is the
 	// caller's rule. nil: everything may be taken. It must not block.

@@ -20,12 +20,13 @@ import (
 )
 
 const (
-	childDir    = "FABRIC_TEST_CHILD_DIR"
-	childWindow = "FABRIC_TEST_CHILD_WINDOW"
-	childBody   = "FABRIC_TEST_CHILD_BODY"
-	childBytes  = "FABRIC_TEST_CHILD_MAX_BYTES"
-	childUnsafe = "FABRIC_TEST_CHILD_NO_BARRIER"
-	childSweeps = "FABRIC_TEST_CHILD_SWEEPS"
+	childDir     = "FABRIC_TEST_CHILD_DIR"
+	childWindow  = "FABRIC_TEST_CHILD_WINDOW"
+	childBody    = "FABRIC_TEST_CHILD_BODY"
+	childBytes   = "FABRIC_TEST_CHILD_MAX_BYTES"
+	childUnsafe  = "FABRIC_TEST_CHILD_NO_BARRIER"
+	childSweeps  = "FABRIC_TEST_CHILD_SWEEPS"
+	childRelaxed = "FABRIC_TEST_CHILD_RELAXED"
 )
 
 // runChild is the process that the crash tests kill: it appends without end and
@@ -45,7 +46,7 @@ func runChild() bool {
 	}
 	id := api.LogID{Tenant: api.DefaultTenant, Topic: "orders", Slot: "here"}
 	l, err := f.Home(ctx, fabric.LogConfig{ID: id, Epoch: api.StaticEpoch("here"),
-		MaxBytes: int64(number(childBytes)), Safe: func() uint64 {
+		MaxBytes: int64(number(childBytes)), Relaxed: os.Getenv(childRelaxed) != "", Safe: func() uint64 {
 			if os.Getenv(childSweeps) != "" {
 				return math.MaxUint64
 			}

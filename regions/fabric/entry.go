@@ -33,6 +33,7 @@ type entry struct {
 	// Below: the writer alone, until it hands the entry to the barrier.
 	broker   uint64
 	position position
+	known    bool // its id is in the index
 }
 
 type sweepRange struct{ from, to uint64 }

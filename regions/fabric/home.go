@@ -86,6 +86,9 @@ func (l home) duplicate(e *entry, at indexed) regions.Stored {
 	switch {
 	case err != nil || len(got) == 0:
 	case got[0].position.Sequence == at.sequence:
+		if l.cfg.Relaxed && at.sequence > l.durableEnd().Sequence {
+			s.Done = api.OS1
+		}
 		m := got[0]
 		s.Position.Epoch, s.Term, s.Time, s.Revision = m.position.Epoch, m.position.Term, m.item.Time, m.item.Revision
 	case got[0].control == controlDamaged:

@@ -226,6 +226,7 @@ func (l *store) drain(ctx context.Context) bool {
 	c := make(chan struct{})
 	l.idle = append(l.idle, c)
 	l.mu.Unlock()
+	l.f.barrier.kick()
 	select {
 	case <-c:
 	case <-ctx.Done():

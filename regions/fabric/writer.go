@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"slices"
 	"time"
 
 	"domicile/api"
@@ -132,7 +133,46 @@ func (l *store) written(entries []*entry, to end, bytes int64) {
 	if h := l.f.cfg.Hooks.Written; h != nil {
 		h(l.cfg.ID, to.Sequence)
 	}
-	l.f.barrier.after(func() { l.release(entries, to) })
+	release := func() { l.release(entries, to) }
+	if !l.relaxed(entries) {
+		l.f.barrier.after(release)
+		return
+	}
+	l.relax(entries)
+	l.f.barrier.later(release)
+	l.mu.Lock()
+	crowded := l.count > MaxQueued/2 || l.held > MaxQueuedBytes/2
+	l.mu.Unlock()
+	if crowded {
+		l.f.barrier.kick()
+	}
+}
+
+// relaxed: these are acknowledged once they are written. A sweep's range is not, and a
+// quorum region syncs before it answers, whatever the class.
+func (l *store) relaxed(entries []*entry) bool {
+	return l.cfg.Relaxed && l.f.cfg.Cluster == nil && l.kind == kindHome && !slices.ContainsFunc(entries, func(e *entry) bool { return e.sweep != nil })
+}
+
+// relax tells the callers that their records are written. The entries stay in flight:
+// nobody reads them, and no closed instant passes them, before they are synced.
+func (l *store) relax(entries []*entry) {
+	l.remember(entries)
+	for _, e := range entries {
+		e.known = true
+		s := l.stored(e)
+		s.Done = api.OS1
+		e.settle(s)
+	}
+}
+
+// remember enters records in the index of ids.
+func (l *store) remember(entries []*entry) {
+	for _, e := range entries {
+		if l.index != nil && !e.known && e.sweep == nil && e.item.Gap == nil {
+			l.index.put(indexed{id: e.id, body: e.hash, sequence: e.position.Sequence, broker: e.broker, at: e.item.Time.UnixNano()})
+		}
+	}
 }
 
 // refuseUnfit refuses what the log has no room for, what is out of order, and what is too
@@ -201,10 +241,8 @@ func (l *store) release(entries []*entry, to end) {
 			continue
 		}
 		l.records++
-		if l.index != nil {
-			l.index.put(indexed{id: e.id, body: e.hash, sequence: e.position.Sequence, broker: e.broker, at: e.item.Time.UnixNano()})
-		}
 	}
+	l.remember(entries)
 	if l.first == 0 && to.Sequence > 0 {
 		l.first = 1
 	}
