@@ -177,6 +177,7 @@ func (f *Fabric) finishDeletion(ctx context.Context, stream string, e logEntry) 
 	l := f.logs[stream]
 	delete(f.logs, stream)
 	delete(f.clean, stream)
+	delete(f.ended, e.Incarnation)
 	f.mu.Unlock()
 	if l != nil {
 		l.abandon()

@@ -42,7 +42,7 @@ type Fabric struct {
 	yielded   atomic.Pointer[time.Time] // until when this node leaves the seat to others
 	listed    map[string]listedLog      // the region's list as of the last taking of the seat; mu
 	unfit     atomic.Bool               // this node's disk lost what its siblings have
-	floor     atomic.Int64              // no stamp may be before it: what earlier holders called closed
+	floor     atomic.Int64              // no stamp may be before it: what earlier runs and holders may have called closed
 
 	ctx    context.Context // ends when the fabric closes; writers stop waiting then
 	cancel context.CancelFunc
@@ -53,6 +53,9 @@ type Fabric struct {
 	tokens atomic.Uint64 // given to requests and batches
 
 	space   space
+	marking sync.Mutex   // one writer of the run mark at a time
+	marked  string       // the state it was given last; marking is held
+	bound   atomic.Int64 // no closed instant may be past it: the run mark on disk holds it
 	failure atomic.Pointer[failure]
 	emptied chan struct{} // logs were vacated
 	closed  chan struct{} // closed when Close is through
@@ -66,6 +69,7 @@ type Fabric struct {
 	opening   map[string]bool
 	known     map[string]logEntry // by stream, all that this store was ever given
 	clean     map[string]uint64   // by stream, broker's last sequence at the last clean end
+	ended     map[string]uint64   // by the stream's incarnation, the last sequence known to have been durable
 	restarted bool                // the broker was, in this run: no end is a clean one
 }
 
@@ -77,7 +81,7 @@ func Open(ctx context.Context, cfg Config) (*Fabric, error) {
 		return nil, err
 	}
 	f := &Fabric{cfg: cfg, indexes: newIndexes(), logs: map[string]*store{}, opening: map[string]bool{},
-		known: map[string]logEntry{}, clean: map[string]uint64{}, sweeps: make(chan struct{}, 1),
+		known: map[string]logEntry{}, clean: map[string]uint64{}, ended: map[string]uint64{}, sweeps: make(chan struct{}, 1),
 		fenced: make(chan struct{}), emptied: make(chan struct{}, 1), closed: make(chan struct{}), seat: newSeat()}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := f.open(ctx); err != nil {
@@ -119,7 +123,7 @@ func (f *Fabric) open(ctx context.Context) error {
 	if err := f.writeRun(run{State: runOpen, Boot: f.boot}); err != nil {
 		return fmt.Errorf("write run mark: %w", err)
 	}
-	if !f.spawn(f.sweepLoop) || !f.spawn(f.spaceLoop) {
+	if !f.spawn(f.sweepLoop) || !f.spawn(f.spaceLoop) || !f.spawn(f.markLoop) {
 		return errors.New("fabric closed while it opened")
 	}
 	if f.cfg.Cluster != nil {
@@ -237,6 +241,9 @@ func (f *Fabric) readMarks() (last run, err error) {
 	case last.State == runClean:
 		maps.Copy(f.clean, last.Clean)
 	}
+	maps.Copy(f.ended, last.Ends)
+	f.floor.Store(last.Closed)
+	f.bound.Store(last.Closed)
 	return last, nil
 }
 
@@ -257,10 +264,6 @@ func (f *Fabric) checkStreams(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (f *Fabric) writeRun(r run) error {
-	return writeJSON(filepath.Join(f.cfg.Dir, runFile), r)
 }
 
 // ID is the fabric's id: random, made with the data directory and kept in it.

@@ -121,7 +121,7 @@ func (f *Fabric) markFailed() {
 	for stream, l := range logs {
 		clean[stream] = l.durableBroker()
 	}
-	mark := run{State: runFailed, Boot: f.boot, Clean: clean}
+	mark := run{State: runFailed, Boot: f.boot, Clean: clean, Ends: f.ends(), Closed: f.bound.Load()}
 	e := f.writeRun(mark)
 	if e != nil {
 		// A disk without room for another file still takes the mark in place of the old.

@@ -111,6 +111,7 @@ func (l home) ClosedInstant() time.Time {
 	} else {
 		at = l.stamp()
 	}
+	at = l.f.unclosed(at)
 	if m := l.f.members; m != nil {
 		if floor := m.closed(); floor.Before(at) {
 			at = floor

@@ -73,6 +73,10 @@ type run struct {
 	// Clean holds, by stream, the broker's last sequence that is known to be on disk:
 	// of a clean close, or, in a failed run, of the last round that went well.
 	Clean map[string]uint64 `json:"clean"`
+	// Ends holds, by the stream's incarnation, a sequence known to be durable; Closed an
+	// instant, in nanoseconds since 1970, that no closed instant has passed.
+	Ends   map[string]uint64 `json:"ends,omitempty"`
+	Closed int64             `json:"closed,omitempty"`
 }
 
 type logEntry struct {

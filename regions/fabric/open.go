@@ -295,8 +295,12 @@ func (l *store) recover(ctx context.Context) error {
 			l.first = first.firstSequence() - min(lost, first.firstSequence()-1)
 		}
 	}
+	l.passLost()
 	l.durable = l.tail
 	l.lastStamp = l.tail.time
+	if floor := time.Unix(0, l.f.floor.Load()).UTC(); l.kind == kindHome && floor.After(l.lastStamp) {
+		l.lastStamp = floor
+	}
 	return nil
 }
 
@@ -308,6 +312,7 @@ func (l *store) passTrailing() {
 	}
 	from := l.tail.Sequence + 1
 	l.tail.Sequence += l.trailing
+	l.cut = true
 	l.lose(Range{from, l.tail.Sequence})
 }
 
@@ -388,7 +393,7 @@ func (l *store) wasUnclean() bool {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
 	at, ok := l.f.clean[l.stream]
-	return l.tail.broker > 0 && (!ok || at != l.tail.broker || l.f.restarted)
+	return l.cut || l.tail.broker > 0 && (!ok || at != l.tail.broker || l.f.restarted)
 }
 
 // takeOver starts a new writer term with a marker, so that whatever an older writer

@@ -68,7 +68,8 @@ func (f *Fabric) Vacate(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	for stream, l := range logs {
-		f.clean[stream] = l.durableBroker()
+		d := l.durableEnd()
+		f.clean[stream], f.ended[l.incarnation] = d.broker, d.Sequence
 		f.indexes.remove(l.index)
 		delete(f.logs, stream)
 	}

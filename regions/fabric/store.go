@@ -49,6 +49,7 @@ type store struct {
 
 	damage   damage
 	trailing uint64 // damaged messages at the end, while the log is read back
+	cut      bool   // what the log ended with is lost: the next writer has a term of its own
 
 	sweeping sync.Mutex // one sweep or change of bounds at a time
 	reserved int64      // MaxBytes of the broker's stream; sweeping's
