@@ -249,11 +249,13 @@ func (n *Node) settle(authority *identity.Authority) error {
 	c.TLS = node.TLS{CA: filepath.Join(n.Dir, "ca.pem"), Certificate: filepath.Join(n.Dir, "node.pem"), Key: filepath.Join(n.Dir, "node.key")}
 	// The log is part of what must hold no foreign record.
 	c.Log = node.Log{Level: "debug", JSON: true}
+	if n.Gateway != "" {
+		c.Node, c.Cluster = n.Gateway, node.Cluster{Listen: n.at(clusterPort), Members: n.field.Members(n.Region)}
+	}
 	yaml, err := strict.Encode(c)
 	if err != nil {
 		return err
 	}
-	yaml = append(yaml, n.cluster()...)
 	for path, data := range map[string][]byte{c.TLS.CA: authority.CertPEM(), c.TLS.Certificate: cert, c.TLS.Key: key, n.config(): yaml} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			return err
@@ -262,14 +264,11 @@ func (n *Node) settle(authority *identity.Authority) error {
 	return nil
 }
 
-// cluster is what the configuration of a quorum region's node has more than others.
-func (n *Node) cluster() string {
-	if n.Gateway == "" {
-		return ""
+// Members lists where the nodes of a quorum region reach each other, by gateway.
+func (f *Field) Members(region string) map[string]string {
+	members := map[string]string{}
+	for _, n := range f.Of(region) {
+		members[n.Gateway] = n.at(clusterPort)
 	}
-	var members []string
-	for _, sister := range n.field.Of(n.Region) {
-		members = append(members, fmt.Sprintf("%s: %q", sister.Gateway, sister.at(clusterPort)))
-	}
-	return fmt.Sprintf("node: %s\ncluster: {listen: %q, members: {%s}}\n", n.Gateway, n.at(clusterPort), strings.Join(members, ", "))
+	return members
 }

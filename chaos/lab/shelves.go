@@ -19,7 +19,7 @@ const maxStore = 16 << 30
 
 // Shelves reads every log in the data directory of a solo region that is stopped,
 // without any node, policy or door in between: what must not be there shows as well.
-func Shelves(ctx context.Context, f *regions.Federation, region, dir string) (shelves []ledger.Shelf, err error) {
+func Shelves(ctx context.Context, f *regions.Federation, region, dir string) (_ []ledger.Shelf, err error) {
 	disk, err := fabric.Open(ctx, fabric.Config{Region: region, Federation: f.Name(), Dir: dir, MaxStore: maxStore, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, fmt.Errorf("open the store of %s: %w", region, err)
@@ -29,6 +29,11 @@ func Shelves(ctx context.Context, f *regions.Federation, region, dir string) (sh
 		defer cancel()
 		err = errors.Join(err, disk.Close(closing))
 	}()
+	return readAll(ctx, disk, f, region)
+}
+
+// readAll reads every log that the region has, as its home or as a copy.
+func readAll(ctx context.Context, disk *fabric.Fabric, f *regions.Federation, region string) (shelves []ledger.Shelf, err error) {
 	for _, name := range f.Topics() {
 		topic, _ := f.Topic(name)
 		for _, id := range f.Logs(topic) {

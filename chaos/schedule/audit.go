@@ -77,8 +77,8 @@ func (r *run) audit(ctx context.Context) (*Verdict, error) {
 	}
 	v := &Verdict{Plan: r.plan, History: r.book.History()}
 	var shelves []ledger.Shelf
-	for _, n := range r.field.Nodes() {
-		read, err := lab.Shelves(ctx, r.field.Federation, n.Region, n.Data())
+	for _, region := range r.field.Federation.Regions() {
+		read, err := r.shelves(ctx, region)
 		r.finding(err)
 		shelves = append(shelves, read...)
 	}
@@ -90,6 +90,19 @@ func (r *run) audit(ctx context.Context) (*Verdict, error) {
 	}
 	v.Judged = judged.Judged
 	return v, r.scan(ctx, v)
+}
+
+// shelves reads what a region has on its disks.
+func (r *run) shelves(ctx context.Context, region string) ([]ledger.Shelf, error) {
+	nodes := r.field.Of(region)
+	if len(nodes) == 1 {
+		return lab.Shelves(ctx, r.field.Federation, region, nodes[0].Data())
+	}
+	dirs := map[string]string{}
+	for _, n := range nodes {
+		dirs[n.Gateway] = n.Data()
+	}
+	return lab.TrioShelves(ctx, r.field.Federation, region, dirs, r.field.Members(region))
 }
 
 // scan looks for every token in everything that each node wrote: the raw image of its

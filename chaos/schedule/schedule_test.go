@@ -83,6 +83,32 @@ func TestRA1_SchedulesOfFaultsLoseNothing(t *testing.T) {
 	}
 }
 
+// RA1, RA4: a region of three nodes under load, thirty times struck: one, two or all
+// of its nodes are killed or lose their power, and start again in any order.
+func TestRA1_KillsAndPowerCutsOfAQuorumRegionLoseNothing(t *testing.T) {
+	field.Need(t)
+	rounds := 2
+	if text := os.Getenv("DOMICILE_QUORUM_ROUNDS"); text != "" {
+		var err error
+		if rounds, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("DOMICILE_QUORUM_ROUNDS=%s: write a number", text)
+		}
+	}
+	seed := uint64(rand.Uint32())
+	v, err := schedule.Run(t.Context(), schedule.Options{Parent: t.TempDir(), Quorum: []string{"eu-west"}}, func(s schedule.Shape) schedule.Plan {
+		s.Regions = map[string][]string{"eu-west": s.Regions["eu-west"]}
+		s.Kinds = []ledger.StepKind{ledger.Kill, ledger.PowerCut}
+		return schedule.Generate(seed, s, time.Duration(rounds)*5*time.Second)
+	})
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	t.Log(v)
+	if !v.Holds() {
+		t.Fail()
+	}
+}
+
 // The same with the sync before the ack left out: power cuts must lose records, or
 // the schedules prove nothing.
 func TestRA1_AMissingSyncIsFound(t *testing.T) {
