@@ -16,14 +16,14 @@ import (
 
 func (a *app) regionCommand() *cobra.Command {
 	group := &cobra.Command{
-		Use: "region", Short: "Take a region's store to another disk",
-		Long: `Reads the whole store into a new one, compares the two record by record, and
-only then retires the old one. The region's node is stopped meanwhile;
+		Use: "region", Short: "Take a region's store to another disk, or to three nodes",
+		Long: `Both commands read the whole store into a new one, compare the two record by
+record, and only then retire the old one. The region's node is stopped meanwhile;
 other regions go on, and their mirrors go on behind the move where they stopped. What
 is cut off, by Ctrl-C or by a crash, goes on when the same command is run again.`,
-		Example: "  domicile region move -c eu-west/node.yaml --to /mnt/new/data",
+		Example: "  domicile region move -c eu-west/node.yaml --to /mnt/new/data\n" + growExample,
 	}
-	group.AddCommand(a.regionMove())
+	group.AddCommand(a.regionMove(), a.regionGrow())
 	return group
 }
 
@@ -61,12 +61,13 @@ func (a *app) move(ctx context.Context, from fabric.Config, to []fabric.Config, 
 	if err := disableCoreDumps(); err != nil {
 		return err
 	}
+	start := a.now()
 	m, err := fabric.NewMove(ctx, from, to...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close(context.WithoutCancel(ctx))) }()
-	plan, start := m.Plan(), a.now()
+	plan := m.Plan()
 	if !a.json() {
 		a.printPlan(from.Region, plan)
 	}
