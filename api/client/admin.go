@@ -72,6 +72,19 @@ func (c *Client) Lag(ctx context.Context, q *pb.LagRequest, fn func(*pb.LagRespo
 	return c.asked("lag", each(stream, fn))
 }
 
+// VerifyTopic has the node read logs of its region from the disk and gives fn what it
+// found, log by log. With an error before the end, logs that fn did not get were not read
+// whole.
+func (c *Client) VerifyTopic(ctx context.Context, q *pb.VerifyTopicRequest, fn func(*pb.VerifyTopicResponse) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := pb.NewAdminServiceClient(c.conn).VerifyTopic(ctx, q)
+	if err != nil {
+		return c.asked("verify", err)
+	}
+	return c.asked("verify", each(stream, fn))
+}
+
 // callerError is an error of the caller's own function: handed back as it is.
 type callerError struct{ error }
 

@@ -12,7 +12,7 @@ import (
 
 func (a *app) topicCommand() *cobra.Command {
 	group := &cobra.Command{
-		Use: "topic", Short: "Show topics, what they hold and what you can rely on; delete and purge",
+		Use: "topic", Short: "Show topics, what they hold and what you can rely on; verify, delete and purge",
 		Example: "  domicile topic show orders",
 	}
 	group.AddCommand(
@@ -51,7 +51,7 @@ func (a *app) topicCommand() *cobra.Command {
 				return err
 			},
 		},
-		a.topicDelete(), a.topicPurge(),
+		a.topicVerify(), a.topicDelete(), a.topicPurge(),
 	)
 	return group
 }

@@ -26,6 +26,8 @@ type Config struct {
 	// ReloadManifest, Delete and Purge change what topics there are and what they hold.
 	ReloadManifest func(context.Context, *pb.ReloadManifestRequest) (*pb.ReloadManifestResponse, error)
 	Delete, Purge  func(context.Context, *pb.TopicActRequest) (*pb.TopicActResponse, error)
+	// Verify reads logs from the disk and hands over what it found, log by log.
+	Verify func(context.Context, *pb.VerifyTopicRequest, func(*pb.VerifyTopicResponse) error) error
 
 	Listener net.Listener // of /metrics, /healthz and /readyz; nil: none
 	Clock    regions.Clock

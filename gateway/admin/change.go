@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
@@ -28,6 +29,11 @@ func (a *Admin) DeleteTopic(ctx context.Context, req *pb.TopicActRequest) (*pb.T
 func (a *Admin) PurgeTopic(ctx context.Context, req *pb.TopicActRequest) (*pb.TopicActResponse, error) {
 	m, err := a.config.Purge(ctx, req)
 	return m, wire.GRPCError(err)
+}
+
+// VerifyTopic hands the request to the node.
+func (a *Admin) VerifyTopic(req *pb.VerifyTopicRequest, out grpc.ServerStreamingServer[pb.VerifyTopicResponse]) error {
+	return wire.GRPCError(a.config.Verify(out.Context(), req, out.Send))
 }
 
 // Forget drops the counters of a log that is not served any more, and those of its topic

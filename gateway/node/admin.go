@@ -28,7 +28,7 @@ func (n *Node) openAdmin(ctx context.Context) error {
 			Seat: n.seatState, Links: n.linkStatuses, Lags: n.allLags, Holdings: n.holdings, Policy: n.policyState, Storage: n.storageState,
 			Certificates: n.certificates, ClockStep: n.clockStep, Warnings: n.warnings, Combinations: n.combinations,
 		},
-		Explain: n.explain, Reload: n.reload, ReloadManifest: n.reloadManifest, Delete: n.deleteTopic, Purge: n.purgeTopic,
+		Explain: n.explain, Reload: n.reload, ReloadManifest: n.reloadManifest, Delete: n.deleteTopic, Purge: n.purgeTopic, Verify: n.verifyTopic,
 		Listener: n.pages, Clock: n.seams.Clock, Logger: n.logger,
 	})
 	n.onClose(func(ctx context.Context) error {
@@ -136,7 +136,7 @@ func (n *Node) policyState() admin.Policy {
 func (n *Node) storageState() admin.Storage {
 	h := n.fabric.Health()
 	s := admin.Storage{Healthy: !h.Failed, Reason: h.Reason, Passes: h.Passes, Used: int64(h.Usage.Bytes), Limit: h.Usage.MaxStore,
-		Path: n.cfg.Data, Durability: string(n.durability())}
+		Path: n.cfg.Data, Durability: string(h.Durability)}
 	if v := h.Volume; v.Known && !v.Low.IsZero() {
 		s.Full = fmt.Sprintf("the data volume has %s free and keeps %s of it, for %s", regions.Bytes(v.Free), regions.Bytes(v.Reserve),
 			regions.Span(n.seams.Clock.Now().Sub(v.Low)))
@@ -153,14 +153,6 @@ func (n *Node) certificates() []admin.Certificate {
 		}
 	}
 	return out
-}
-
-// durability is the class of this region's acks.
-func (n *Node) durability() api.Durability {
-	if n.cfg.Node != "" {
-		return api.Disk2of3
-	}
-	return api.Disk1
 }
 
 // clockStep is how far the wall clock has moved away from the node's own.

@@ -57,6 +57,7 @@ type Node struct {
 
 	acting  sync.Mutex // one change of topics, or opening of a turn, at a time
 	removed removed
+	audit   sync.Mutex // one at a time
 
 	life    context.Context // of the node's own loops
 	cancel  context.CancelFunc

@@ -24,10 +24,11 @@ type Health struct {
 	Logs   []LogHealth
 	Usage  Usage
 
-	Mode    string   // "solo" or "quorum"
-	Members []Member // of a quorum region
-	Quorum  bool     // a majority of the nodes is heard; always so of a solo region
-	Seat    Seat
+	Mode       string         // "solo" or "quorum"
+	Durability api.Durability // what an ack of a record that was synced means
+	Members    []Member       // of a quorum region
+	Quorum     bool           // a majority of the nodes is heard; always so of a solo region
+	Seat       Seat
 }
 
 // LogHealth is one log of the store's own list, also when it is not open.
@@ -60,7 +61,7 @@ type failure struct {
 // Health reads the present state; it does not touch the disk.
 func (f *Fabric) Health() Health {
 	seat, _ := f.Seat()
-	h := Health{Mode: f.cfg.mode(), Members: f.Members(), Quorum: f.suspension() == nil, Seat: seat, Usage: Usage{MaxStore: f.cfg.MaxStore, Held: f.held.Load(), IDs: f.indexes.count()}}
+	h := Health{Mode: f.cfg.mode(), Durability: f.cfg.durability(), Members: f.Members(), Quorum: f.suspension() == nil, Seat: seat, Usage: Usage{MaxStore: f.cfg.MaxStore, Held: f.held.Load(), IDs: f.indexes.count()}}
 	if x := f.failure.Load(); x != nil {
 		h.Failed, h.Reason, h.Since, h.Passes = true, x.reason, x.since, x.passes
 	}

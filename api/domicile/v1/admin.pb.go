@@ -1954,7 +1954,7 @@ var File_domicile_v1_admin_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x17domicile/v1/admin.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/change.proto\"\x0f\n" +
+	"\x17domicile/v1/admin.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/change.proto\x1a\x18domicile/v1/verify.proto\"\x0f\n" +
 	"\rStatusRequest\"\xca\x05\n" +
 	"\x0eStatusResponse\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1e\n" +
@@ -2142,7 +2142,7 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\bprevious\x18\x03 \x01(\tR\bprevious\x12\x14\n" +
 	"\x05cells\x18\x04 \x01(\x04R\x05cells\x12\x14\n" +
 	"\x05tests\x18\x05 \x01(\x04R\x05tests\x12\x1a\n" +
-	"\bwarnings\x18\x06 \x03(\tR\bwarnings2\xcb\x04\n" +
+	"\bwarnings\x18\x06 \x03(\tR\bwarnings2\x9f\x05\n" +
 	"\fAdminService\x12A\n" +
 	"\x06Status\x12\x1a.domicile.v1.StatusRequest\x1a\x1b.domicile.v1.StatusResponse\x12A\n" +
 	"\x06Topics\x12\x1a.domicile.v1.TopicsRequest\x1a\x1b.domicile.v1.TopicsResponse\x12:\n" +
@@ -2152,7 +2152,8 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\x0eReloadManifest\x12\".domicile.v1.ReloadManifestRequest\x1a#.domicile.v1.ReloadManifestResponse\x12J\n" +
 	"\vDeleteTopic\x12\x1c.domicile.v1.TopicActRequest\x1a\x1d.domicile.v1.TopicActResponse\x12I\n" +
 	"\n" +
-	"PurgeTopic\x12\x1c.domicile.v1.TopicActRequest\x1a\x1d.domicile.v1.TopicActResponseB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
+	"PurgeTopic\x12\x1c.domicile.v1.TopicActRequest\x1a\x1d.domicile.v1.TopicActResponse\x12R\n" +
+	"\vVerifyTopic\x12\x1f.domicile.v1.VerifyTopicRequest\x1a .domicile.v1.VerifyTopicResponse0\x01B%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
 var (
 	file_domicile_v1_admin_proto_rawDescOnce sync.Once
@@ -2196,8 +2197,10 @@ var file_domicile_v1_admin_proto_goTypes = []any{
 	(*Tag)(nil),                    // 25: domicile.v1.Tag
 	(*ReloadManifestRequest)(nil),  // 26: domicile.v1.ReloadManifestRequest
 	(*TopicActRequest)(nil),        // 27: domicile.v1.TopicActRequest
-	(*ReloadManifestResponse)(nil), // 28: domicile.v1.ReloadManifestResponse
-	(*TopicActResponse)(nil),       // 29: domicile.v1.TopicActResponse
+	(*VerifyTopicRequest)(nil),     // 28: domicile.v1.VerifyTopicRequest
+	(*ReloadManifestResponse)(nil), // 29: domicile.v1.ReloadManifestResponse
+	(*TopicActResponse)(nil),       // 30: domicile.v1.TopicActResponse
+	(*VerifyTopicResponse)(nil),    // 31: domicile.v1.VerifyTopicResponse
 }
 var file_domicile_v1_admin_proto_depIdxs = []int32{
 	4,  // 0: domicile.v1.StatusResponse.links:type_name -> domicile.v1.LinkState
@@ -2227,16 +2230,18 @@ var file_domicile_v1_admin_proto_depIdxs = []int32{
 	26, // 24: domicile.v1.AdminService.ReloadManifest:input_type -> domicile.v1.ReloadManifestRequest
 	27, // 25: domicile.v1.AdminService.DeleteTopic:input_type -> domicile.v1.TopicActRequest
 	27, // 26: domicile.v1.AdminService.PurgeTopic:input_type -> domicile.v1.TopicActRequest
-	1,  // 27: domicile.v1.AdminService.Status:output_type -> domicile.v1.StatusResponse
-	12, // 28: domicile.v1.AdminService.Topics:output_type -> domicile.v1.TopicsResponse
-	16, // 29: domicile.v1.AdminService.Lag:output_type -> domicile.v1.LagResponse
-	18, // 30: domicile.v1.AdminService.Explain:output_type -> domicile.v1.ExplainResponse
-	20, // 31: domicile.v1.AdminService.Reload:output_type -> domicile.v1.ReloadResponse
-	28, // 32: domicile.v1.AdminService.ReloadManifest:output_type -> domicile.v1.ReloadManifestResponse
-	29, // 33: domicile.v1.AdminService.DeleteTopic:output_type -> domicile.v1.TopicActResponse
-	29, // 34: domicile.v1.AdminService.PurgeTopic:output_type -> domicile.v1.TopicActResponse
-	27, // [27:35] is the sub-list for method output_type
-	19, // [19:27] is the sub-list for method input_type
+	28, // 27: domicile.v1.AdminService.VerifyTopic:input_type -> domicile.v1.VerifyTopicRequest
+	1,  // 28: domicile.v1.AdminService.Status:output_type -> domicile.v1.StatusResponse
+	12, // 29: domicile.v1.AdminService.Topics:output_type -> domicile.v1.TopicsResponse
+	16, // 30: domicile.v1.AdminService.Lag:output_type -> domicile.v1.LagResponse
+	18, // 31: domicile.v1.AdminService.Explain:output_type -> domicile.v1.ExplainResponse
+	20, // 32: domicile.v1.AdminService.Reload:output_type -> domicile.v1.ReloadResponse
+	29, // 33: domicile.v1.AdminService.ReloadManifest:output_type -> domicile.v1.ReloadManifestResponse
+	30, // 34: domicile.v1.AdminService.DeleteTopic:output_type -> domicile.v1.TopicActResponse
+	30, // 35: domicile.v1.AdminService.PurgeTopic:output_type -> domicile.v1.TopicActResponse
+	31, // 36: domicile.v1.AdminService.VerifyTopic:output_type -> domicile.v1.VerifyTopicResponse
+	28, // [28:37] is the sub-list for method output_type
+	19, // [19:28] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
 	19, // [19:19] is the sub-list for extension extendee
 	0,  // [0:19] is the sub-list for field type_name
@@ -2250,6 +2255,7 @@ func file_domicile_v1_admin_proto_init() {
 	file_domicile_v1_record_proto_init()
 	file_domicile_v1_peer_proto_init()
 	file_domicile_v1_change_proto_init()
+	file_domicile_v1_verify_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -27,6 +27,7 @@ const (
 	AdminService_ReloadManifest_FullMethodName = "/domicile.v1.AdminService/ReloadManifest"
 	AdminService_DeleteTopic_FullMethodName    = "/domicile.v1.AdminService/DeleteTopic"
 	AdminService_PurgeTopic_FullMethodName     = "/domicile.v1.AdminService/PurgeTopic"
+	AdminService_VerifyTopic_FullMethodName    = "/domicile.v1.AdminService/VerifyTopic"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -50,6 +51,9 @@ type AdminServiceClient interface {
 	DeleteTopic(ctx context.Context, in *TopicActRequest, opts ...grpc.CallOption) (*TopicActResponse, error)
 	// PurgeTopic takes records out of the front of a topic's logs in this region.
 	PurgeTopic(ctx context.Context, in *TopicActRequest, opts ...grpc.CallOption) (*TopicActResponse, error)
+	// VerifyTopic reads logs of this region from the disk, whole, and answers once for each
+	// that it has read. One at a time per node; it may take hours.
+	VerifyTopic(ctx context.Context, in *VerifyTopicRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyTopicResponse], error)
 }
 
 type adminServiceClient struct {
@@ -149,6 +153,25 @@ func (c *adminServiceClient) PurgeTopic(ctx context.Context, in *TopicActRequest
 	return out, nil
 }
 
+func (c *adminServiceClient) VerifyTopic(ctx context.Context, in *VerifyTopicRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyTopicResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[1], AdminService_VerifyTopic_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[VerifyTopicRequest, VerifyTopicResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_VerifyTopicClient = grpc.ServerStreamingClient[VerifyTopicResponse]
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -170,6 +193,9 @@ type AdminServiceServer interface {
 	DeleteTopic(context.Context, *TopicActRequest) (*TopicActResponse, error)
 	// PurgeTopic takes records out of the front of a topic's logs in this region.
 	PurgeTopic(context.Context, *TopicActRequest) (*TopicActResponse, error)
+	// VerifyTopic reads logs of this region from the disk, whole, and answers once for each
+	// that it has read. One at a time per node; it may take hours.
+	VerifyTopic(*VerifyTopicRequest, grpc.ServerStreamingServer[VerifyTopicResponse]) error
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -203,6 +229,9 @@ func (UnimplementedAdminServiceServer) DeleteTopic(context.Context, *TopicActReq
 }
 func (UnimplementedAdminServiceServer) PurgeTopic(context.Context, *TopicActRequest) (*TopicActResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PurgeTopic not implemented")
+}
+func (UnimplementedAdminServiceServer) VerifyTopic(*VerifyTopicRequest, grpc.ServerStreamingServer[VerifyTopicResponse]) error {
+	return status.Error(codes.Unimplemented, "method VerifyTopic not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -362,6 +391,17 @@ func _AdminService_PurgeTopic_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_VerifyTopic_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(VerifyTopicRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServiceServer).VerifyTopic(m, &grpc.GenericServerStream[VerifyTopicRequest, VerifyTopicResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_VerifyTopicServer = grpc.ServerStreamingServer[VerifyTopicResponse]
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -402,6 +442,11 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Lag",
 			Handler:       _AdminService_Lag_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "VerifyTopic",
+			Handler:       _AdminService_VerifyTopic_Handler,
 			ServerStreams: true,
 		},
 	},
