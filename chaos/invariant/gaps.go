@@ -71,7 +71,7 @@ func (e *evidence) rightly(s, home *ledger.Shelf) {
 		case g.Kind == regions.Withheld && slices.Contains(tries[0].Rests, s.Region):
 			e.gap(s, item.Sequence, "withheld, and it may rest here")
 		case g.Kind == regions.Expired && item.Sequence < first:
-		case g.Kind == regions.Expired || g.Kind == regions.Purged || g.Kind == regions.Erased:
+		case g.Kind != regions.Withheld:
 			e.gap(s, item.Sequence, fmt.Sprintf("named as %s, and its home still has it", g.Kind))
 		}
 	}

@@ -68,6 +68,15 @@ func (r *run) event(n int, pick func(*ledger.Event) bool, change func(*ledger.Ev
 	panic("no such event")
 }
 
+// inPlace puts a gap of a kind where a shelf has a record.
+func (r *run) inPlace(log, region string, kind regions.GapKind) {
+	c := r.shelf(log, region)
+	at := c.Items[5].Sequence
+	c.Items = slices.Delete(slices.Clone(c.Items), 5, 6)
+	c.Gaps = append(slices.Clone(c.Gaps), regions.Gap{Kind: kind, From: at, To: at})
+	slices.SortFunc(c.Gaps, func(a, b regions.Gap) int { return int(a.From) - int(b.From) })
+}
+
 func between(e *ledger.Event, from, to time.Duration) bool { return e.At >= from && e.At <= to }
 
 func ackedBy(region string, from, to time.Duration) func(*ledger.Event) bool {
@@ -225,20 +234,11 @@ var spoilt = []struct {
 		c.Gaps[3].To++
 	}},
 	{"a sum that does not come out", invariant.Gaps, func(r *run) { r.shelf("orders@eu", "us").Ledger.Withheld-- }},
-	{"withheld without need", invariant.Gaps, func(r *run) {
-		c := r.shelf("orders@us", "ap")
-		i := c.Items[5]
-		c.Items = slices.Delete(slices.Clone(c.Items), 5, 6)
-		c.Gaps = append(slices.Clone(c.Gaps), regions.Gap{Kind: regions.Withheld, From: i.Sequence, To: i.Sequence})
-		slices.SortFunc(c.Gaps, func(a, b regions.Gap) int { return int(a.From) - int(b.From) })
-	}},
-	{"expired here and not at home", invariant.Gaps, func(r *run) {
-		c := r.shelf("orders@us", "ap")
-		i := c.Items[5]
-		c.Items = slices.Delete(slices.Clone(c.Items), 5, 6)
-		c.Gaps = append(slices.Clone(c.Gaps), regions.Gap{Kind: regions.Expired, From: i.Sequence, To: i.Sequence})
-		slices.SortFunc(c.Gaps, func(a, b regions.Gap) int { return int(a.From) - int(b.From) })
-	}},
+	{"withheld without need", invariant.Gaps, func(r *run) { r.inPlace("orders@us", "ap", regions.Withheld) }},
+	{"expired here and not at home", invariant.Gaps, func(r *run) { r.inPlace("orders@us", "ap", regions.Expired) }},
+	{"damaged at home", invariant.Kept, func(r *run) { r.inPlace("orders@us", "us", regions.Damaged) }},
+	{"damaged here and not at home", invariant.Gaps, func(r *run) { r.inPlace("orders@us", "ap", regions.Damaged) }},
+	{"void here and not at home", invariant.Gaps, func(r *run) { r.inPlace("orders@us", "ap", regions.Void) }},
 	{"two revisions for one record", invariant.Revision, func(r *run) {
 		c := r.shelf("orders@us", "ap")
 		c.Items = slices.Clone(c.Items)

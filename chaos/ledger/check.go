@@ -78,7 +78,7 @@ func (s *Sum) Count(f Fault) int {
 func Check(entries []Entry, stored []Item) *Sum { return check(entries, stored, nil) }
 
 // CheckShelves is Check over whole logs. It knows what stands in place of a record: one
-// that the log says it lost to retention, purge or deletion is not a broken promise.
+// that the log says it gave up to retention, purge or erasure is not a broken promise.
 func CheckShelves(entries []Entry, shelves []Shelf) *Sum {
 	return check(entries, Items(shelves), shelves)
 }
@@ -116,15 +116,16 @@ type checker struct {
 	shelves map[shelfName]*Shelf
 }
 
-// taken: the log itself says that the record was there and why it is not any more.
-// What policy withheld was never there.
+// taken: the log itself says that the record was there, and that somebody wanted it
+// gone. What policy withheld was never there; what a disk lost, or what lies beyond the
+// cut of an epoch, was acknowledged and is gone, whatever the log calls it.
 func (c *checker) taken(region, log string, sequence uint64) bool {
 	s := c.shelves[shelfName{region, log}]
 	if s == nil {
 		return false
 	}
 	g, ok := s.GapAt(sequence)
-	return ok && g.Kind != regions.Withheld
+	return ok && (g.Kind == regions.Expired || g.Kind == regions.Purged || g.Kind == regions.Erased)
 }
 
 func (c *checker) broken(f Fault, log, region string, sequence uint64, text string) {

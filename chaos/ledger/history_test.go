@@ -163,7 +163,8 @@ func TestMarkTellsNothingAndStays(t *testing.T) {
 	}
 }
 
-// What a log says it lost to retention is no broken promise; a bare hole is.
+// What a log says it lost to retention is no broken promise; a bare hole is, and so is
+// one that names a disk or the cut of an epoch.
 func TestRT7_ExpiredIsNotLost(t *testing.T) {
 	e := ledger.Entry{ID: "a", Hash: "h", Topic: "orders", Asked: "eu-west", Rests: []string{"eu-west", "us-east"}, Started: start, Ended: at(1)}
 	e.Answer(api.Ack{Log: api.LogID{Topic: "orders", Slot: "eu-west"}, Region: "eu-west", Sequence: 1}, nil, at(1))
@@ -174,7 +175,7 @@ func TestRT7_ExpiredIsNotLost(t *testing.T) {
 	if sum := ledger.CheckShelves([]ledger.Entry{e}, shelves); !sum.Holds() {
 		t.Error(sum.Broken)
 	}
-	for _, kind := range []regions.GapKind{regions.Withheld, ""} {
+	for _, kind := range []regions.GapKind{regions.Withheld, regions.Damaged, regions.Void, ""} {
 		shelves[0].Gaps = []regions.Gap{{Kind: kind, From: 1, To: 1}}
 		if kind == "" {
 			shelves[0].Gaps = nil
