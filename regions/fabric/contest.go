@@ -128,6 +128,8 @@ func (f *Fabric) mustGiveUp(c *contest, other uint64) string {
 		return "it was given away"
 	case f.unfit.Load():
 		return unfitHere
+	case f.crowded():
+		return crowdedHere
 	case other > seat.Term:
 		return "another node holds it under a higher term"
 	case f.members.promises.get().Term > seat.Term:
@@ -189,6 +191,11 @@ func (f *Fabric) tryTake(c *contest) string {
 		return unfitHere
 	case busy:
 		return "logs of the last seat are still open here"
+	case f.crowded():
+		if f.leads(controlStream) {
+			f.handOver(f.ctx, controlStream, f.members.heir())
+		}
+		return crowdedHere
 	case f.yielding():
 		return "it was given away here a moment ago"
 	}
@@ -402,14 +409,4 @@ func (f *Fabric) StepDown(ctx context.Context) error {
 		return &api.Error{Code: api.OutcomeUnknown, Op: "give the seat away", Hint: "some appends were undecided; the next holder reads them back"}
 	}
 	return nil
-}
-
-// heir is a sibling that is up, "" without one.
-func (m *members) heir() string {
-	for _, x := range m.list() {
-		if x.Up && !x.Self {
-			return x.Node
-		}
-	}
-	return ""
 }

@@ -43,6 +43,7 @@ type pong struct {
 	Given bool    `json:"given"` // the promise was given
 	Word  promise `json:"word"`
 	Holds uint64  `json:"holds"` // term of the seat it holds; 0: it does not
+	Ails  bool    `json:"ails"`  // the seat is better held elsewhere, see Fabric.ails
 }
 
 // members is what a node of a quorum region knows of its siblings.
@@ -59,6 +60,7 @@ type members struct {
 type peer struct {
 	heard time.Time // steady, when the ping that it answered was sent
 	holds uint64    // term of the seat it said to hold when heard
+	ails  bool      // as it said when heard
 	term  uint64    // of the floor it promised
 	floor int64
 }
@@ -94,7 +96,7 @@ func (m *members) serve(c *nats.Conn) error {
 }
 
 func (m *members) answer(p ping) pong {
-	a := pong{Word: m.promises.get()}
+	a := pong{Word: m.promises.get(), Ails: m.f.ails()}
 	if p.Term > 0 {
 		word, ok, err := m.promises.give(p.Term, p.Floor)
 		if err != nil {
@@ -155,7 +157,7 @@ func (m *members) ask(ctx context.Context, node string, p ping) (pong, error) {
 	if err != nil {
 		return a, err
 	}
-	peer.heard, peer.holds = sent, a.Holds
+	peer.heard, peer.holds, peer.ails = sent, a.Holds, a.Ails
 	if a.Given && (p.Term > peer.term || p.Term == peer.term && p.Floor > peer.floor) {
 		peer.term, peer.floor = p.Term, p.Floor
 	}

@@ -1,0 +1,50 @@
+package fabric
+
+import (
+	"maps"
+	"slices"
+)
+
+const crowdedHere = "the data volume of this node is full, and another node's is not"
+
+// ails: this node should hold no seat while another can. It says so in its answers to
+// pings.
+func (f *Fabric) ails() bool {
+	return f.failure.Load() != nil || f.unfit.Load() || f.isFull()
+}
+
+// isFull: appends are refused for want of room on the data volume.
+func (f *Fabric) isFull() bool {
+	v := f.volume()
+	return v.Known && !v.Low.IsZero()
+}
+
+// crowded: appends are refused here for want of room, and a sibling would take them.
+// While all are full, whoever holds the seat keeps it, for the readers.
+func (f *Fabric) crowded() bool {
+	return f.isFull() && f.members.able() != ""
+}
+
+// able is a sibling that is up and ails in nothing, "" without one.
+func (m *members) able() string {
+	return m.first(func(p *peer) bool { return !p.ails })
+}
+
+// heir is a sibling that is up, if possible one that ails in nothing; "" without one.
+func (m *members) heir() string {
+	if name := m.able(); name != "" {
+		return name
+	}
+	return m.first(func(*peer) bool { return true })
+}
+
+func (m *members) first(fits func(*peer) bool) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(m.peers)) {
+		if p := m.peers[name]; m.isUp(p) && fits(p) {
+			return name
+		}
+	}
+	return ""
+}
