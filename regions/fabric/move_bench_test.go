@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"domicile/api"
 	"domicile/regions"
 	"domicile/regions/fabric"
 	"domicile/regions/fabric/fabrictest"
@@ -31,8 +32,9 @@ func BenchmarkMove(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := m.Run(context.Background(), func(fabric.MoveProgress) {}); err != nil {
-					b.Fatal(err)
+				moved, err := m.Run(context.Background(), func(fabric.MoveProgress) {})
+				if err != nil || moved[0].Records != records {
+					b.Fatalf("%+v, %v", moved, err)
 				}
 				if err := m.Close(context.Background()); err != nil {
 					b.Fatal(err)
@@ -47,7 +49,7 @@ func BenchmarkMove(b *testing.B) {
 func fillBench(b *testing.B, dir string, records, size int) {
 	b.Helper()
 	f := fabrictest.Open(b, func(c *fabric.Config) { c.Dir = dir })
-	l, err := f.Home(context.Background(), fabric.LogConfig{ID: mustID(b, "orders@here"), MaxBytes: 900 << 20})
+	l, err := f.Home(context.Background(), fabric.LogConfig{ID: mustID(b, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 900 << 20})
 	if err != nil {
 		b.Fatal(err)
 	}
