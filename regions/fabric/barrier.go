@@ -22,6 +22,7 @@ type barrier struct {
 	running bool
 	failed  bool
 	since   time.Time // the sync that runs began; zero: none runs
+	good    time.Time // the last that went well began
 }
 
 // after calls release, in order, when all that is written now is on disk; never if
@@ -83,6 +84,9 @@ func (b *barrier) rounds() {
 		b.mu.Unlock()
 		err := b.sync(b.dir)
 		b.mu.Lock()
+		if err == nil {
+			b.good = b.since
+		}
 		b.since = time.Time{}
 		if err != nil {
 			b.failed, b.running, b.waiting = true, false, nil
@@ -96,6 +100,12 @@ func (b *barrier) rounds() {
 			release()
 		}
 	}
+}
+
+func (b *barrier) lastGood() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.good
 }
 
 // lasting is how long the sync that runs has lasted; 0: none runs.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +29,7 @@ const (
 	childUnsafe  = "FABRIC_TEST_CHILD_NO_BARRIER"
 	childSweeps  = "FABRIC_TEST_CHILD_SWEEPS"
 	childRelaxed = "FABRIC_TEST_CHILD_RELAXED"
+	childDies    = "FABRIC_TEST_CHILD_DIES_IN_SYNC"
 )
 
 // runChild is the process that the crash tests kill: it appends without end and
@@ -39,7 +42,7 @@ func runChild() bool {
 	number := func(name string) int { n, _ := strconv.Atoi(os.Getenv(name)); return n }
 	ctx := context.Background()
 	f, err := fabric.Open(ctx, fabric.Config{Region: "here", Federation: "test", Dir: dir, MaxStore: 1 << 30,
-		Hooks: fabric.Hooks{NoBarrier: os.Getenv(childUnsafe) != ""}})
+		Hooks: fabric.Hooks{NoBarrier: os.Getenv(childUnsafe) != "", Sync: deadlySync(number(childDies))}})
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(1)
@@ -70,6 +73,22 @@ func runChild() bool {
 			}
 			<-slots
 		})
+	}
+}
+
+// deadlySync is a sync that fails at its n-th call, in a process that is killed before it
+// learns of it; nil for 0.
+func deadlySync(n int) func(*os.File) error {
+	if n == 0 {
+		return nil
+	}
+	var calls atomic.Int64
+	return func(d *os.File) error {
+		if calls.Add(1) < int64(n) {
+			return fabric.Syncfs(d)
+		}
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
 	}
 }
 
@@ -194,5 +213,50 @@ func TestRA1_KillLosesNothingAcked(t *testing.T) {
 	c.kill()
 	if lost, _ := c.verify(t, dir, 512); lost > 0 {
 		t.Fatalf("%d of %d acknowledged records are lost", lost, len(c.acked))
+	}
+}
+
+// RA1: a sync fails and the process is killed before it can leave a mark of it. The next
+// start in the same boot has what was written since the last good sync written once more
+// before it syncs; after a reboot, or where all was good, nothing is.
+func TestRA1_KillInsideAFailedSyncIsMadeGood(t *testing.T) {
+	for _, reboot := range []bool{false, true} {
+		dir := t.TempDir()
+		c := startChild(t, nil, childDir+"="+dir, childWindow+"=100", childBody+"=512", childBytes+"=67108864", childDies+"=20")
+		<-c.done
+		_ = c.cmd.Wait()
+		if c.count() == 0 {
+			t.Fatalf("nothing was acknowledged: %s", c.err)
+		}
+		id := mustID(t, "orders@here")
+		files := blockFiles(t, dir, id)
+		last := files[len(files)-1]
+		written := func() time.Time {
+			info, err := os.Stat(last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info.ModTime()
+		}
+		before, atSync := written(), time.Time{}
+		f := fabrictest.Open(t, func(cfg *fabric.Config) {
+			cfg.Dir = dir
+			if reboot {
+				cfg.Hooks.BootID = "another"
+			}
+			cfg.Hooks.Sync = func(d *os.File) error {
+				if atSync.IsZero() {
+					atSync = written()
+				}
+				return fabric.Syncfs(d)
+			}
+		})
+		if again := atSync.After(before); again == reboot {
+			t.Errorf("reboot %v: the log was written at %s, and as of the start's sync at %s", reboot, before, atSync)
+		}
+		closeNow(t, f)
+		if lost, _ := c.verify(t, dir, 512); lost > 0 {
+			t.Errorf("%d of %d acknowledged records are lost", lost, len(c.acked))
+		}
 	}
 }

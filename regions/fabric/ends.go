@@ -51,6 +51,7 @@ func (f *Fabric) putRun(r run) error {
 	if r.State == runOpen {
 		now = now.Add(f.cfg.Pace.Of(markAhead))
 	}
+	r.Good = f.barrier.lastGood().UnixNano()
 	r.Ends, r.Closed = f.ends(), max(now.UnixNano(), f.floor.Load())
 	if r.State == runFailed {
 		r.Closed = f.bound.Load()

@@ -105,7 +105,10 @@ func (f *Fabric) open(ctx context.Context) error {
 		return err
 	}
 	f.tokens.Store(rand.Uint64() >> 1) // siblings' tokens must be others
-	f.barrier = &barrier{dir: f.dir, lazy: f.cfg.Pace.Of(lazySync), sync: f.syncRound, fail: f.failSync, spawn: f.spawn}
+	f.barrier = &barrier{dir: f.dir, lazy: f.cfg.Pace.Of(lazySync), sync: f.syncRound, fail: f.failSync, spawn: f.spawn, good: time.Now()}
+	if err := f.redirty(last); err != nil {
+		return err
+	}
 	if last.State == runFailed {
 		// Tails are there twice for a while, which the logs' bounds do not foresee. That
 		// broker goes again, so that none of its room can be promised to a log.

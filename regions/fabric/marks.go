@@ -77,6 +77,9 @@ type run struct {
 	// instant, in nanoseconds since 1970, that no closed instant has passed.
 	Ends   map[string]uint64 `json:"ends,omitempty"`
 	Closed int64             `json:"closed,omitempty"`
+	// Good is when the last round of syncs began that went well, in nanoseconds since 1970
+	// by the system's clock, as the times of files are; what was written before is on disk.
+	Good int64 `json:"good,omitempty"`
 }
 
 type logEntry struct {
