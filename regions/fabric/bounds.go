@@ -46,7 +46,11 @@ func (l *store) fitStream(ctx context.Context) error {
 	if l.reserved == want.MaxBytes && l.noted == want.Metadata[metaPurged] {
 		return nil
 	}
-	if _, err := l.f.broker.js.UpdateStream(ctx, want); err != nil {
+	b, err := l.f.running()
+	if err != nil {
+		return err
+	}
+	if _, err := b.js.UpdateStream(ctx, want); err != nil {
 		return l.f.noRoom(ctx, l.cfg.ID, want.MaxBytes, err)
 	}
 	l.reserved, l.noted = want.MaxBytes, want.Metadata[metaPurged]
@@ -63,7 +67,11 @@ type Room struct {
 // Room asks the broker what is reserved and used. It may take as long as ctx lets it.
 func (f *Fabric) Room(ctx context.Context) (Room, error) {
 	r := Room{Limit: f.cfg.MaxStore}
-	streams := f.broker.js.ListStreams(ctx)
+	b, err := f.running()
+	if err != nil {
+		return r, err
+	}
+	streams := b.js.ListStreams(ctx)
 	for info := range streams.Info() {
 		r.Reserved += max(0, info.Config.MaxBytes)
 		r.Used += int64(info.State.Bytes)

@@ -117,13 +117,16 @@ func (f *Fabric) Call(ctx context.Context, node, kind string, body []byte) ([]by
 	if err := ctx.Err(); err != nil {
 		return nil, f.notAsked(node, "there was no time left", err)
 	}
+	if f.broker.talk.IsClosed() {
+		return nil, f.notAsked(node, "this node is shutting down", nil)
+	}
 	reply, err := f.broker.talk.RequestMsgWithContext(ctx, msg)
 	switch {
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrMaxPayload):
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrMaxPayload):
 		return nil, f.notAsked(node, "it is not reached", err)
 	case err != nil:
 		return nil, &api.Error{Code: api.OutcomeUnknown, Op: "call node", Region: f.cfg.Region,
-			Hint: "node " + node + " did not answer in time; retry with the same id", Err: err}
+			Hint: "node " + node + " did not answer before the deadline or the end of this node; retry with the same id", Err: err}
 	}
 	if text := reply.Header.Get(callError); text != "" {
 		return nil, decodeCallError(text)

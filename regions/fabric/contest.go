@@ -273,9 +273,7 @@ func (f *Fabric) take(s jetstream.Stream) error {
 	f.seat.set(Seat{Node: next.Node, Mine: true, Term: next.Term, Since: f.cfg.Clock.Now()})
 	f.spawn(func() {
 		f.gather()
-		if err := f.finishDeletions(f.ctx); err != nil {
-			f.cfg.Logger.Warn("deletions that were decided are not finished", "error", err)
-		}
+		f.goOnDeleting(next.Term)
 	})
 	return nil
 }
@@ -374,6 +372,12 @@ func (f *Fabric) handOver(ctx context.Context, stream, node string) {
 	_, _ = f.broker.admin.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, request)
 }
 
+// yield leaves the seat to others for a while.
+func (f *Fabric) yield() {
+	until := time.Now().Add(f.cfg.Pace.Of(abstainFor))
+	f.yielded.Store(&until)
+}
+
 func (f *Fabric) yielding() bool {
 	until := f.yielded.Load()
 	return until != nil && time.Now().Before(*until)
@@ -397,8 +401,7 @@ func (f *Fabric) StepDown(ctx context.Context) error {
 	for _, l := range logs {
 		drained = l.drain(ctx) && drained
 	}
-	until := time.Now().Add(f.cfg.Pace.Of(abstainFor))
-	f.yielded.Store(&until)
+	f.yield()
 	if heir := f.members.heir(); heir != "" {
 		for stream := range logs {
 			f.handOver(ctx, stream, heir)

@@ -143,7 +143,8 @@ func (f *Fabric) enlist(stream string, e logEntry) error {
 	}
 	seq, err := f.appendControl(ctx, subjectLog+stream, e, jetstream.WithExpectLastSequencePerSubject(at.sequence))
 	if err != nil {
-		// It may be there all the same; the next holder of the seat reads the list anew.
+		// It may be there all the same. The seat goes; who takes it next reads the list anew.
+		f.yield()
 		return &api.Error{Code: api.NotReady, Op: "change the region's list of logs", Region: f.cfg.Region, Field: "log", Value: e.Log,
 			RetryAfter: f.cfg.Pace.Of(time.Second), Hint: "the region's nodes did not agree in time, or another one holds the seat: try again", Err: err}
 	}

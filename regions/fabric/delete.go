@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -48,11 +47,7 @@ func (f *Fabric) Delete(ctx context.Context, id api.LogID) (Deleted, error) {
 	if err := f.claimDeletion(stream, id); err != nil {
 		return Deleted{}, err
 	}
-	defer func() {
-		f.mu.Lock()
-		delete(f.opening, stream)
-		f.mu.Unlock()
-	}()
+	defer f.unclaim(stream)
 	entry, err := f.endOf(ctx, stream, id)
 	if err == nil {
 		f.step("writer stopped")
@@ -96,6 +91,26 @@ func (f *Fabric) claimDeletion(stream string, id api.LogID) error {
 	return nil
 }
 
+func (f *Fabric) unclaim(stream string) {
+	f.mu.Lock()
+	delete(f.opening, stream)
+	f.mu.Unlock()
+	f.tellEmptied()
+}
+
+// claimDecided is claimDeletion for one that was decided; false when it is done, or
+// somebody is at it.
+func (f *Fabric) claimDecided(stream string) (logEntry, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.known[stream]
+	if e.State != stateDeleting || f.opening[stream] {
+		return e, false
+	}
+	f.opening[stream] = true
+	return e, true
+}
+
 // endOf stops the log's writer, if it is open, and reads where the log ends. A log that
 // is not open is read back first.
 func (f *Fabric) endOf(ctx context.Context, stream string, id api.LogID) (logEntry, error) {
@@ -131,7 +146,11 @@ func (f *Fabric) takeAgain(stream string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.dead {
+	switch {
+	case l.dead:
+	case f.yielding():
+		l.refusal = f.writingMoves() // the next holder may find the deletion decided
+	default:
 		l.refusal = nil
 	}
 }
@@ -161,13 +180,19 @@ func (f *Fabric) enter(stream string, e logEntry) error {
 	defer f.mu.Unlock()
 	before, had := f.known[stream]
 	f.known[stream] = e
-	if err := writeJSON(filepath.Join(f.cfg.Dir, logsFile), f.known); err != nil {
-		if f.known[stream] = before; !had {
-			delete(f.known, stream)
-		}
-		return fmt.Errorf("write list of logs: %w", err)
+	err := writeJSON(f.path(logsFile), f.known)
+	switch {
+	case err == nil:
+		return nil
+	case f.cfg.Cluster != nil:
+		f.cfg.Logger.Warn("this node's copy of the region's list of logs was not written", "error", err)
+		return nil // what the region's nodes agreed on stands
 	}
-	return nil
+	if f.known[stream] = before; !had {
+		delete(f.known, stream)
+	}
+	// What was not synced may be in place, and the next start would go by it.
+	return fmt.Errorf("write list of logs: %w", errors.Join(err, writeJSON(f.path(logsFile), f.known)))
 }
 
 // finishDeletion does what was decided: it forgets the log, deletes the data and says
@@ -206,14 +231,34 @@ func (f *Fabric) finishDeletions(ctx context.Context) error {
 	known := maps.Clone(f.known)
 	f.mu.Unlock()
 	for _, stream := range slices.Sorted(maps.Keys(known)) {
-		if e := known[stream]; e.State == stateDeleting {
-			if err := f.finishDeletion(ctx, stream, e); err != nil {
+		if e, ok := f.claimDecided(stream); ok {
+			err := f.finishDeletion(ctx, stream, e)
+			f.unclaim(stream)
+			if err != nil {
 				return err
 			}
 			f.cfg.Logger.Warn("finished a deletion that an earlier run had decided", "log", e.Log, "last", e.Last)
 		}
 	}
 	return nil
+}
+
+// goOnDeleting finishes deletions while the seat is held under a term: no log can be opened
+// before its deletion is through.
+func (f *Fabric) goOnDeleting(term uint64) {
+	for {
+		err := f.finishDeletions(f.ctx)
+		if err == nil {
+			return
+		}
+		f.cfg.Logger.Warn("deletions that were decided are not finished yet", "error", err)
+		if f.rest(f.ctx, pullAgain) != nil {
+			return
+		}
+		if seat, _ := f.Seat(); !seat.Mine || seat.Term != term {
+			return
+		}
+	}
 }
 
 // Deleted is what this store last held under a log's name before it was deleted; false
@@ -270,8 +315,9 @@ func (f *Fabric) CloseLog(ctx context.Context, id api.LogID) error {
 	drained := l.drain(ctx)
 	l.abandon()
 	f.mu.Lock()
-	if drained {
-		f.clean[l.stream] = l.durableBroker()
+	d := l.durableEnd()
+	if f.ended[l.incarnation] = d.Sequence; drained {
+		f.clean[l.stream] = d.broker
 	}
 	f.indexes.remove(l.index)
 	delete(f.logs, l.stream)

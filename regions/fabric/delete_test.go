@@ -2,6 +2,8 @@ package fabric_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -122,5 +124,55 @@ func TestB12_TwoDeleteAtOnce(t *testing.T) {
 	}
 	if won != 1 {
 		t.Errorf("%d won", won)
+	}
+}
+
+// B12: a log whose deletion is decided is not opened again before it is through: what it
+// took would go with it.
+func TestB12_DecidedDeletionIsNotOpened(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	f := fabrictest.Open(t, func(c *fabric.Config) {
+		c.Dir = dir
+		c.Hooks.Step = func(step string) {
+			if step == "deletion decided" {
+				cancel()
+			}
+		}
+	})
+	l := openHome(t, f)
+	before := l.Head().Incarnation
+	if _, err := f.Delete(ctx, l.ID()); err == nil {
+		t.Fatal("deleted although the time was over")
+	}
+	_, err := f.Home(context.Background(), fabric.LogConfig{ID: l.ID(), Epoch: api.StaticEpoch("here"), MaxBytes: 64 << 20})
+	wantCode(t, err, api.NotReady)
+	f = reopen(t, f, dir)
+	if h := openHome(t, f).Head(); h.Incarnation == before {
+		t.Error("the deletion was forgotten")
+	}
+}
+
+// B12: in a region of three a deletion of which it is not known whether it was decided gives
+// the seat away, and one that was agreed on stands, whatever this node's own disk says.
+func TestB12_DeletionOfThreeIsDecidedByThem(t *testing.T) {
+	r := fabrictest.NewTrio(t)
+	r.Start()
+	d := newDesk(t, r, "orders@here")
+	d.append(0, 20)
+	ctx, id := context.Background(), d.log().ID()
+	holder := r.Node(r.Holder())
+	first, _ := holder.Seat()
+	holder.MisplaceListed(id)
+	_, err := holder.Delete(ctx, id)
+	wantCode(t, err, api.NotReady)
+	eventually(t, "the seat goes", func() bool { now, _ := holder.Seat(); return !now.Mine || now.Term > first.Term })
+	d.append(20, 40)
+	name := r.Holder()
+	if err := os.Mkdir(filepath.Join(r.Configs[name].Dir, "logs.json.new"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if deleted, err := r.Node(name).Delete(ctx, id); err != nil || deleted.Last != 40 {
+		t.Fatalf("%+v %v", deleted, err)
 	}
 }

@@ -46,6 +46,27 @@ func (f *Fabric) DeleteStream(ctx context.Context, id api.LogID) error {
 	return f.broker.js.DeleteStream(ctx, StreamName(id))
 }
 
+// StopBroker takes the broker away, as it is while it is started again.
+func (f *Fabric) StopBroker() { f.stopBroker() }
+
+// Fail fences the store, Restart does what the end of a passing failure does, and Waits
+// says whether it still has word of a log that was given back.
+func (f *Fabric) Fail(reason string, passes bool) { f.fail(reason, passes) }
+func (f *Fabric) Restart() error                  { return f.restart() }
+func (f *Fabric) Waits() bool                     { return len(f.emptied) > 0 }
+
+// FailStore is the broker's word that its store could not write.
+func (f *Fabric) FailStore(why string) { f.failStore(why) }
+
+// MisplaceListed forgets where in the control stream the region's list has a log.
+func (f *Fabric) MisplaceListed(id api.LogID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := f.listed[StreamName(id)]
+	at.sequence += 1000
+	f.listed[StreamName(id)] = at
+}
+
 // KeepIDs sets how many ids of each log the index keeps however old they are.
 func (f *Fabric) KeepIDs(n int) { f.indexes.least = n }
 

@@ -308,7 +308,7 @@ func (f *Fabric) wire() (*wire, error) {
 		return nil, shuttingDown()
 	}
 	if f.broker == nil {
-		return nil, &api.Error{Code: api.NotReady, Op: "use store", RetryAfter: f.cfg.Pace.Of(time.Second), Hint: "the broker is being started again"}
+		return nil, f.startingAgain()
 	}
 	conn, err := f.broker.srv.InProcessConn()
 	if err != nil {
@@ -324,6 +324,20 @@ func (f *Fabric) wire() (*wire, error) {
 	}
 	f.wired = w
 	return w, nil
+}
+
+func (f *Fabric) startingAgain() error {
+	return &api.Error{Code: api.NotReady, Op: "use store", RetryAfter: f.cfg.Pace.Of(time.Second), Hint: "the broker is being started again"}
+}
+
+// running is the broker, for those who may ask while it is started again.
+func (f *Fabric) running() (*broker, error) {
+	f.wireMu.Lock()
+	defer f.wireMu.Unlock()
+	if f.broker == nil {
+		return nil, f.startingAgain()
+	}
+	return f.broker, nil
 }
 
 func shuttingDown() error {

@@ -80,15 +80,15 @@ func (l home) duplicate(e *entry, at indexed) regions.Stored {
 	}()
 	s := regions.Stored{Position: api.Cursor{Log: l.cfg.ID, Incarnation: l.incarnation, Epoch: l.cfg.Epoch, Sequence: at.sequence},
 		Term: l.term, Time: time.Unix(0, at.at).UTC(), Done: l.f.cfg.durability(), Duplicate: true}
+	if l.cfg.Relaxed && at.sequence > l.durableEnd().Sequence {
+		s.Done = api.OS1
+	}
 	ctx, cancel := context.WithDeadline(l.f.ctx, e.deadline)
 	defer cancel()
 	got, err := l.readUpTo(ctx, at.broker, at.broker, 1, readBytes)
 	switch {
 	case err != nil || len(got) == 0:
 	case got[0].position.Sequence == at.sequence:
-		if l.cfg.Relaxed && at.sequence > l.durableEnd().Sequence {
-			s.Done = api.OS1
-		}
 		m := got[0]
 		s.Position.Epoch, s.Term, s.Time, s.Revision = m.position.Epoch, m.position.Term, m.item.Time, m.item.Revision
 	case got[0].control == controlDamaged:

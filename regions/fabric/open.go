@@ -62,22 +62,24 @@ func (f *Fabric) openLog(ctx context.Context, cfg LogConfig, kind string) (*stor
 	defer cancel()
 	l := newStore(f, cfg, kind, stream)
 	err = l.open(ctx)
+	defer f.tellEmptied()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.opening, stream)
+	seat, _ := f.Seat()
 	switch {
 	case err != nil:
-		f.indexes.remove(l.index)
-		return nil, err
 	case f.failure.Load() != nil:
-		return nil, f.storageFailed()
+		err = f.storageFailed()
 	case f.draining:
-		return nil, shuttingDown()
+		err = shuttingDown()
+	case !seat.Mine || seat.Term != term:
+		err = f.writingMoves()
 	}
-	if seat, _ := f.Seat(); !seat.Mine || seat.Term != term {
+	if err != nil {
 		l.abandon()
 		f.indexes.remove(l.index)
-		return nil, f.writingMoves()
+		return nil, err
 	}
 	delete(f.clean, stream)
 	f.logs[stream] = l
@@ -104,6 +106,10 @@ func (f *Fabric) claim(stream string, id api.LogID) (term uint64, err error) {
 	seat, _ := f.Seat()
 	if !seat.Mine {
 		return 0, f.writingMoves()
+	}
+	if f.known[stream].State == stateDeleting {
+		return 0, &api.Error{Code: api.NotReady, Op: "open log", Topic: id.Topic, Region: f.cfg.Region, Field: "log", Value: id.String(),
+			RetryAfter: f.cfg.Pace.Of(time.Second), Hint: "the log's deletion is decided and not finished: try again; if it stays, start the region's node again"}
 	}
 	f.opening[stream] = true
 	return seat.Term, nil

@@ -166,6 +166,18 @@ func TestRT3_CallsBetweenNodesAreBounded(t *testing.T) {
 	if _, err = a.Call(ctx, "b", "echo", []byte{1}); err != nil {
 		t.Fatal(err)
 	}
+	b.Serve("hang", func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
+		entered <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	asked := make(chan error, 1)
+	go func(c *fabric.Fabric) { _, err := c.Call(ctx, "b", "hang", nil); asked <- err }(r.Node("c"))
+	<-entered
+	if err := r.Close("c"); err != nil {
+		t.Log(err)
+	}
+	wantCode(t, <-asked, api.OutcomeUnknown) // it was asked; that the asker went says nothing
 	r.Cut("b")
 	late, stop := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer stop()

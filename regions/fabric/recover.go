@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,6 +93,14 @@ func (f *Fabric) vacated() bool {
 	}
 }
 
+// tellEmptied wakes vacated: a log was given back, or its opening or deletion has ended.
+func (f *Fabric) tellEmptied() {
+	select {
+	case f.emptied <- struct{}{}:
+	default:
+	}
+}
+
 // restart is a stop and an unclean start of the broker alone: every log's term rises when
 // it is opened.
 func (f *Fabric) restart() error {
@@ -105,9 +114,12 @@ func (f *Fabric) restart() error {
 		return fmt.Errorf("start again: %w", err)
 	}
 	f.mu.Lock()
+	defer f.mu.Unlock()
+	if x := f.failure.Load(); !x.passes {
+		return errors.New(x.reason) // a sync that was under way failed meanwhile
+	}
 	f.fenced = make(chan struct{})
 	f.failure.Store(nil)
-	f.mu.Unlock()
 	return nil
 }
 

@@ -2,6 +2,7 @@ package fabric_test
 
 import (
 	"context"
+	"net"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -123,5 +124,40 @@ func TestRA6_FailedSyncOfRelaxedIsSaid(t *testing.T) {
 	wantCode(t, fabrictest.Append(t, l, record(1)).Err, api.StorageFailed)
 	if h := l.Head(); h.Sequence != 0 {
 		t.Errorf("head %+v", h)
+	}
+}
+
+// RA6: a retry of a record that is not synced is never told more, also when the record
+// can't be read just then.
+func TestRA6_RetryOfRelaxedIsNotToldMore(t *testing.T) {
+	gate := make(chan struct{})
+	var hold, deaf atomic.Bool
+	f := fabrictest.Open(t, func(c *fabric.Config) {
+		c.Hooks.Sync = func(d *os.File) error {
+			if hold.Load() {
+				<-gate
+			}
+			return fabric.Syncfs(d)
+		}
+		c.Hooks.Wire = func(conn net.Conn) net.Conn {
+			if deaf.Load() {
+				_ = conn.Close()
+			}
+			return conn
+		}
+	})
+	l := relaxedHome(t, f)
+	hold.Store(true)
+	if s := fabrictest.Append(t, l, record(0)); s.Err != nil || s.Done != api.OS1 {
+		t.Fatalf("%+v", s)
+	}
+	deaf.Store(true)
+	f.CutWire()
+	s := fabrictest.Append(t, l, record(0))
+	deaf.Store(false)
+	hold.Store(false)
+	close(gate)
+	if s.Err != nil || !s.Duplicate || s.Done != api.OS1 {
+		t.Errorf("%+v", s)
 	}
 }

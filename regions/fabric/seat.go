@@ -74,10 +74,7 @@ func (f *Fabric) Vacate(ctx context.Context) error {
 		delete(f.logs, stream)
 	}
 	f.mu.Unlock()
-	select {
-	case f.emptied <- struct{}{}:
-	default:
-	}
+	f.tellEmptied()
 	if !drained {
 		return &api.Error{Code: api.OutcomeUnknown, Op: "vacate seat", Hint: "some appends were undecided; the next opening reads them back"}
 	}

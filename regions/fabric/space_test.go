@@ -280,3 +280,52 @@ func TestRA5_SlowSyncIsSaid(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 }
+
+// While the broker is started again nobody who asks for room meets one that is not there,
+// and a sync that failed meanwhile is not forgotten.
+func TestB39_AskedWhileTheBrokerStartsAgain(t *testing.T) {
+	f := fabrictest.Open(t)
+	fabrictest.Home(t, f, "orders@here")
+	ctx := context.Background()
+	f.Fail("no space left on device", true)
+	if err := f.Vacate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	f.StopBroker()
+	wantCode(t, f.Fits(ctx, 1), api.NotReady)
+	f.Fail("a sync of the data volume failed", false)
+	if err := f.Restart(); err == nil {
+		t.Error("started again after a failed sync")
+	}
+	if h := f.Health(); !h.Failed || h.Passes {
+		t.Errorf("health %+v", h)
+	}
+}
+
+// A deletion that was under way when the disk ran full does not keep the store from coming
+// back.
+func TestB39_ComesBackAfterADeletion(t *testing.T) {
+	entered, gate := make(chan struct{}), make(chan struct{})
+	f := fabrictest.Open(t, func(c *fabric.Config) {
+		c.Pace = 0.25
+		c.Hooks.Step = func(step string) {
+			if step == "writer stopped" {
+				close(entered)
+				<-gate
+			}
+		}
+	})
+	l := fabrictest.Home(t, f, "orders@here")
+	done := make(chan struct{})
+	go func() { defer close(done); _, _ = f.Delete(context.Background(), l.ID()) }()
+	<-entered
+	f.FailStore("no space left on device")
+	waitFor(t, 30*time.Second, func() bool { seat, _ := f.Seat(); return !seat.Mine })
+	if err := f.Vacate(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, 30*time.Second, func() bool { return !f.Waits() })
+	close(gate)
+	<-done
+	waitFor(t, 30*time.Second, func() bool { seat, _ := f.Seat(); return seat.Mine && seat.Term == 2 })
+}
