@@ -12,7 +12,7 @@ func durable(e *evidence) {
 	for _, s := range e.during(ledger.NoQuorum) {
 		for i := range e.entries {
 			a := &e.entries[i]
-			if a.Begin < s.From || a.End > s.To {
+			if a.Begin < s.From || a.End > s.To || a.Asked != s.Region && a.Region != s.Region {
 				continue
 			}
 			e.judged(Durable)

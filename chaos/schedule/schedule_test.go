@@ -109,10 +109,15 @@ func TestRA1_KillsAndPowerCutsOfAQuorumRegionLoseNothing(t *testing.T) {
 		}
 	}
 	seed := uint64(rand.Uint32())
+	below := false // a majority is gone, for long enough to be asked meanwhile
 	v, err := schedule.Run(t.Context(), schedule.Options{Parent: t.TempDir(), Quorum: []string{"eu-west"}}, func(s schedule.Shape) schedule.Plan {
 		s.Regions = map[string][]string{"eu-west": s.Regions["eu-west"]}
 		s.Kinds = []ledger.StepKind{ledger.Kill, ledger.PowerCut}
-		return schedule.Generate(seed, s, time.Duration(rounds)*5*time.Second)
+		p := schedule.Generate(seed, s, time.Duration(rounds)*5*time.Second)
+		for _, step := range p.Steps {
+			below = below || len(step.Nodes) > 1 && step.For > time.Second
+		}
+		return p
 	})
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
@@ -120,6 +125,9 @@ func TestRA1_KillsAndPowerCutsOfAQuorumRegionLoseNothing(t *testing.T) {
 	t.Log(v)
 	if !v.Holds() {
 		t.Fail()
+	}
+	if v.Sum.Acked == 0 || below && v.Judged[invariant.Durable] == 0 {
+		t.Errorf("%d acknowledged, %d asked below the majority: the kills prove nothing", v.Sum.Acked, v.Judged[invariant.Durable])
 	}
 }
 

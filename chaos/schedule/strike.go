@@ -120,6 +120,10 @@ func (r *run) note(s Step) (ends []func()) {
 		}
 		ends = append(ends, r.book.During(step))
 	}
+	region := r.field.Node(s.Nodes[0]).Region
+	if all := len(r.field.Of(region)); all > 1 && 2*len(s.Nodes) > all && (s.Kind == ledger.Kill || s.Kind == ledger.PowerCut) {
+		ends = append(ends, r.book.During(ledger.Step{Kind: ledger.NoQuorum, Region: region}))
+	}
 	return ends
 }
 

@@ -18,7 +18,7 @@ import (
 
 func (a *app) configCommand() *cobra.Command {
 	group := &cobra.Command{
-		Use: "config", Short: "Check the files before a node reads them",
+		Use: "config", Short: "Check the files that a node reads, and have it read them again",
 		Example: "  domicile config check -c ./federation/eu-west/node.yaml",
 	}
 	group.AddCommand(a.configCheck(), a.configReload())
