@@ -96,9 +96,7 @@ func logOf(m *pb.LogId) (api.LogID, error) {
 func ForwardToProto(number uint64, f *regions.Forward, now time.Time) *pb.ForwardRequest {
 	return &pb.ForwardRequest{
 		Number: number, Record: RecordToProto(&f.Record), Log: LogToProto(f.Log),
-		Principal: &pb.Principal{
-			Name: f.Principal.Name, Kind: f.Principal.Kind, Class: f.Principal.Class, Place: f.Principal.Place,
-		},
+		Principal:   principalToProto(f.Principal),
 		TimeoutNano: int64(f.Deadline.Sub(now)), PolicySerial: f.Serial, PolicyRevision: f.Revision,
 	}
 }
@@ -117,13 +115,20 @@ func ForwardFromProto(m *pb.ForwardRequest, now time.Time, longest time.Duration
 }
 
 func forwardFromProto(m *pb.ForwardRequest, log api.LogID, now time.Time, longest time.Duration) regions.Forward {
-	p := m.GetPrincipal()
 	left := min(max(time.Duration(m.GetTimeoutNano()), 0), longest)
 	return regions.Forward{
 		Record: RecordFromProto(m.GetRecord()), Log: log, Deadline: now.Add(left),
-		Principal: regions.Principal{Name: p.GetName(), Kind: p.GetKind(), Class: p.GetClass(), Place: p.GetPlace()},
+		Principal: principalFromProto(m.GetPrincipal()),
 		Serial:    m.GetPolicySerial(), Revision: m.GetPolicyRevision(),
 	}
+}
+
+func principalToProto(p regions.Principal) *pb.Principal {
+	return &pb.Principal{Name: p.Name, Kind: p.Kind, Class: p.Class, Place: p.Place}
+}
+
+func principalFromProto(m *pb.Principal) regions.Principal {
+	return regions.Principal{Name: m.GetName(), Kind: m.GetKind(), Class: m.GetClass(), Place: m.GetPlace()}
 }
 
 // MirrorOpenToProto makes the message that opens a flow.

@@ -93,3 +93,43 @@ func DecodeOutcomes(body []byte) ([]Numbered, error) {
 	}
 	return outcomes, nil
 }
+
+// ReadOver asks the holder of the region's seat for one batch of a read.
+type ReadOver struct {
+	Term      uint64 // of the seat
+	Request   *pb.ReadRequest
+	Principal regions.Principal
+	Wait      bool // until something is there, at most until a batch is due
+}
+
+// EncodeReadOver makes its bytes.
+func EncodeReadOver(r *ReadOver) ([]byte, error) {
+	return proto.Marshal(&pb.ReadOver{Term: r.Term, Request: r.Request, Principal: principalToProto(r.Principal), Wait: r.Wait})
+}
+
+// DecodeReadOver reads it.
+func DecodeReadOver(body []byte) (*ReadOver, error) {
+	var m pb.ReadOver
+	if err := proto.Unmarshal(body, &m); err != nil {
+		return nil, badPeer("body", "it asks for no batch")
+	}
+	if m.GetRequest() == nil {
+		return nil, badPeer("request", "it is absent")
+	}
+	return &ReadOver{Term: m.GetTerm(), Request: m.GetRequest(), Principal: principalFromProto(m.GetPrincipal()), Wait: m.GetWait()}, nil
+}
+
+// EncodeReadPart makes the bytes of the answer. No batch: there is more than a waiting
+// call brings.
+func EncodeReadPart(batch *pb.ReadResponse, ended bool) ([]byte, error) {
+	return proto.Marshal(&pb.ReadPart{Batch: batch, Ended: ended})
+}
+
+// DecodeReadPart reads the answer; batch is nil when the asker is to ask without waiting.
+func DecodeReadPart(body []byte) (batch *pb.ReadResponse, ended bool, err error) {
+	var m pb.ReadPart
+	if err := proto.Unmarshal(body, &m); err != nil {
+		return nil, false, badPeer("body", "it holds no batch")
+	}
+	return m.GetBatch(), m.GetEnded(), nil
+}

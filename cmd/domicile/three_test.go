@@ -77,9 +77,9 @@ func (f *federation) seatHolder() string {
 func contextOf(node string) string { return place{region: "eu-west", gateway: node}.context() }
 
 // TestRA4_ServeThreeNodes runs a region of three processes from the files that init
-// writes. Records come in at a door without the seat; the holder is killed with kill -9
-// in the middle, publishing goes on by itself, and everything that was acknowledged is
-// there exactly once.
+// writes. Records come in at a door without the seat, and are read there; the holder is
+// killed with kill -9 in the middle, publishing and reading go on by themselves, and
+// everything that was acknowledged is there exactly once, at whichever door it is read.
 func TestRA4_ServeThreeNodes(t *testing.T) {
 	t.Parallel()
 	f := startThree(t)
@@ -90,8 +90,11 @@ func TestRA4_ServeThreeNodes(t *testing.T) {
 	}
 	file := writeOrders(t, threeOrders, "three", func(int) string { return "eu" })
 	results := filepath.Join(t.TempDir(), "results.ndjson")
-	var publishing sync.WaitGroup
-	var said output
+	var publishing, following sync.WaitGroup
+	var said, tailed output
+	following.Go(func() {
+		tailed = f.run(t, contextOf(door), "tail", "orders", "--from", "start", "--limit", strconv.Itoa(threeOrders), "-o", "json")
+	})
 	publishing.Go(func() {
 		said = f.run(t, contextOf(door), "publish", "orders", "--file", file, "--results", results, "--patience", "60s", "-o", "json")
 	})
@@ -100,6 +103,7 @@ func TestRA4_ServeThreeNodes(t *testing.T) {
 	})
 	f.kill("eu-west/" + victim)
 	publishing.Wait()
+	following.Wait()
 	if said.code != exitOK {
 		t.Errorf("publish through %s while %s was killed: exit %d\n%s", door, victim, said.code, said.stderr)
 	}
@@ -118,14 +122,26 @@ func TestRA4_ServeThreeNodes(t *testing.T) {
 	}
 	var next string
 	eventually(t, startWithin, "another node holds the seat", func() bool { next = f.seatHolder(); return next != "" && next != victim })
-	found := map[string]int{}
-	for _, r := range f.orders(contextOf(next)) {
-		found[r.ID]++
-	}
-	for id := range acked {
-		if found[id] != 1 {
-			t.Errorf("%s was acknowledged and is there %d times", id, found[id])
+	for _, at := range gateways {
+		if at == victim {
+			continue
 		}
+		found := map[string]int{}
+		for _, r := range f.orders(contextOf(at)) {
+			found[r.ID]++
+		}
+		for id := range acked {
+			if found[id] != 1 {
+				t.Errorf("at %s: %s was acknowledged and is there %d times", at, id, found[id])
+			}
+		}
+	}
+	followed := map[string]bool{}
+	for _, r := range decodeLines[recordView](t, tailed.stdout) {
+		followed[r.ID] = true
+	}
+	if tailed.code != exitOK || len(followed) != threeOrders {
+		t.Errorf("a reader at %s saw %d of %d records while %s was killed: exit %d\n%s", door, len(followed), threeOrders, victim, tailed.code, tailed.stderr)
 	}
 	if show := f.run(t, contextOf(door), "topic", "show", "orders"); !strings.Contains(show.stdout, "disk-2of3") {
 		t.Errorf("topic show does not say what an ack proves:\n%s", show.stdout)

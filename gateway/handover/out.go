@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"domicile/api"
@@ -62,12 +63,18 @@ type OutConfig struct {
 type Out struct {
 	cfg  OutConfig
 	wake chan struct{}
+	life context.Context // ends with Close
 	stop context.CancelFunc
 	work sync.WaitGroup
+
+	readers atomic.Int64
+	fetches chan struct{} // one for each call that brings much to readers
 
 	mu      sync.Mutex
 	closed  bool
 	holder  Holder
+	held    context.Context // ends, with what readers are told, when the holder is another one
+	letGo   context.CancelCauseFunc
 	waiting []*entry // in order
 	bytes   int      // of waiting
 	open    map[uint64]*entry
@@ -87,8 +94,9 @@ type entry struct {
 // is refused.
 func NewOut(cfg OutConfig) *Out {
 	ctx, stop := context.WithCancel(context.Background())
-	o := &Out{cfg: cfg, wake: make(chan struct{}, 1), stop: stop, open: map[uint64]*entry{},
+	o := &Out{cfg: cfg, wake: make(chan struct{}, 1), life: ctx, stop: stop, open: map[uint64]*entry{}, fetches: make(chan struct{}, fetches),
 		next: rand.Uint64() >> 1} // an answer to an earlier run of this node settles nothing
+	o.held, o.letGo = context.WithCancelCause(ctx)
 	o.work.Go(func() { o.run(ctx) })
 	o.work.Go(func() { o.watch(ctx) })
 	return o
@@ -153,6 +161,8 @@ func (o *Out) SetHolder(h Holder) {
 		return
 	}
 	o.holder = h
+	o.letGo(o.seatMoves())
+	o.held, o.letGo = context.WithCancelCause(o.life)
 	waiting := o.takeWaiting(len(o.waiting), o.bytes)
 	soon := o.cfg.Clock.Now().Add(o.cfg.Pace.Of(lostAfter))
 	for _, e := range o.open {
@@ -318,6 +328,7 @@ func (o *Out) overdue(now time.Time) []*entry {
 func (o *Out) Close(ctx context.Context) error {
 	o.mu.Lock()
 	o.closed = true
+	o.letGo(&api.Error{Code: api.ShuttingDown, Op: "read", Region: o.cfg.Region, Hint: "this node is stopping; read on from the last position at another address of the region"})
 	o.mu.Unlock()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

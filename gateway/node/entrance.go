@@ -30,19 +30,15 @@ func (e *entrance) Publish(ctx context.Context, r api.Record, who regions.Princi
 	})
 }
 
-// Read reads from the turn's logs. When the turn ends the reader is told to go on from
-// where it is.
+// Read reads from the turn's logs, or at the node of the region that holds the seat. When
+// the turn ends the reader is told to go on from where it is.
 func (e *entrance) Read(ctx context.Context, q gateway.ReadRequest, who regions.Principal, send func(gateway.Batch) error) error {
-	t := e.turn.Load()
-	if t == nil {
-		return (*Node)(e).notHere("read")
+	if t := e.turn.Load(); t != nil {
+		return t.read(ctx, q, who, send)
 	}
-	reading, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	defer context.AfterFunc(t.over, func() { end(context.Cause(t.over)) })()
-	err := t.gateway.Read(reading, q, who, send)
-	if err != nil && ctx.Err() == nil && t.over.Err() != nil {
-		return context.Cause(t.over) // whatever the reader met in logs that are closing
+	n := (*Node)(e)
+	if n.out == nil {
+		return n.notHere("read")
 	}
-	return err
+	return n.readOver(ctx, q, who, send)
 }

@@ -19,7 +19,12 @@ func (n *Node) openHandover(context.Context) error {
 	n.onClose(n.out.Close)
 	n.fabric.Serve(handover.Outcomes, n.out.Settle)
 	n.fabric.Serve(handover.Records, n.takeHandover)
-	n.onClose(func(context.Context) error { n.fabric.Serve(handover.Records, nil); return nil })
+	n.fabric.Serve(handover.Reads, n.takeRead)
+	n.onClose(func(context.Context) error {
+		n.fabric.Serve(handover.Records, nil)
+		n.fabric.Serve(handover.Reads, nil)
+		return nil
+	})
 	return nil
 }
 
@@ -35,7 +40,7 @@ func (n *Node) takeHandover(ctx context.Context, from string, body []byte) ([]by
 func (n *Node) followHolder(ctx context.Context) {
 	for {
 		seat, changed := n.seats()
-		n.out.SetHolder(holderOf(seat))
+		n.out.SetHolder(n.holderOf(seat))
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -44,10 +49,12 @@ func (n *Node) followHolder(ctx context.Context) {
 	}
 }
 
-func holderOf(s fabric.Seat) handover.Holder {
+func (n *Node) holderOf(s fabric.Seat) handover.Holder {
 	switch {
 	case s.Mine:
 		return handover.Holder{Reason: "this node is opening the region's logs"}
+	case s.Node == n.cfg.Node: // it starts its broker again
+		return handover.Holder{Reason: s.Reason}
 	case s.Node == "" && s.Reason == "":
 		return handover.Holder{Reason: "no gateway holds the region's seat"}
 	}

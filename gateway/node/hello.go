@@ -6,7 +6,7 @@ import "domicile/regions"
 func (n *Node) hello() regions.Hello {
 	federation := n.federation.Snapshot()
 	h := regions.Hello{
-		Federation: federation.Name(), Region: n.cfg.Region, FabricID: n.fabric.ID(), BootID: n.bootID, Version: n.seams.Version,
+		Federation: federation.Name(), Region: n.cfg.Region, Gateway: n.cfg.Node, FabricID: n.fabric.ID(), BootID: n.bootID, Version: n.seams.Version,
 		WireVersion: regions.WireVersion, OldestWire: regions.OldestWireVersion,
 		ManifestDigest: federation.Digest(), TopicDigests: map[string]string{}, TopicFields: map[string]map[string]string{},
 		CertificateEnds: n.identity.Ends(),

@@ -164,10 +164,10 @@ func (n *Node) absence() (why string, err error) {
 		return "the region's logs do not open", *unopened
 	case seat.Mine:
 		return "the region's logs are being opened", nil
+	case n.out != nil && seat.Node != "" && seat.Node != n.cfg.Node:
+		return "gateway " + seat.Node + " holds the region's seat", nil
 	case seat.Reason != "":
 		return seat.Reason, nil
-	case seat.Node != "":
-		return "gateway " + seat.Node + " holds the region's seat", nil
 	}
 	return "no gateway holds the region's seat", nil
 }

@@ -192,13 +192,16 @@ func TestRA4_ThreeDoorsOneRegion(t *testing.T) {
 }
 
 // read reads n records at the holder.
-func (r *trio) read(n int) []string {
+func (r *trio) read(n int) []string { r.t.Helper(); return r.readAt(r.holder(), n) }
+
+// readAt reads n records at a node's door.
+func (r *trio) readAt(name string, n int) []string {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 60*time.Second)
 	defer cancel()
 	var ids []string
 	enough := errors.New("enough")
-	err := dial(r.t, r.configs[r.holder()].Listen.Door).Read(ctx, &pb.ReadRequest{Topic: "orders", Follow: true}, func(b *pb.ReadResponse) error {
+	err := dial(r.t, r.configs[name].Listen.Door).Read(ctx, &pb.ReadRequest{Topic: "orders", Follow: true}, func(b *pb.ReadResponse) error {
 		for _, x := range b.GetRecords() {
 			ids = append(ids, x.GetRecord().GetId())
 		}

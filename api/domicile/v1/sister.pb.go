@@ -165,18 +165,148 @@ func (x *Outcomes) GetOutcomes() []*ForwardResponse {
 	return nil
 }
 
+// ReadOver asks the holder for one batch of a read that goes on at the asker's door.
+type ReadOver struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"` // of the seat, as the asker knows it
+	Request       *ReadRequest           `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
+	Principal     *Principal             `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
+	Wait          bool                   `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"` // until something is there, at most until a batch is due
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadOver) Reset() {
+	*x = ReadOver{}
+	mi := &file_domicile_v1_sister_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadOver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadOver) ProtoMessage() {}
+
+func (x *ReadOver) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_sister_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadOver.ProtoReflect.Descriptor instead.
+func (*ReadOver) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_sister_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ReadOver) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *ReadOver) GetRequest() *ReadRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *ReadOver) GetPrincipal() *Principal {
+	if x != nil {
+		return x.Principal
+	}
+	return nil
+}
+
+func (x *ReadOver) GetWait() bool {
+	if x != nil {
+		return x.Wait
+	}
+	return false
+}
+
+// ReadPart answers it.
+type ReadPart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Batch         *ReadResponse          `protobuf:"bytes,1,opt,name=batch,proto3" json:"batch,omitempty"`  // absent: there is more than a waiting call brings; ask without wait
+	Ended         bool                   `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"` // a read that does not follow is at its end with this batch
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadPart) Reset() {
+	*x = ReadPart{}
+	mi := &file_domicile_v1_sister_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadPart) ProtoMessage() {}
+
+func (x *ReadPart) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_sister_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadPart.ProtoReflect.Descriptor instead.
+func (*ReadPart) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_sister_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ReadPart) GetBatch() *ReadResponse {
+	if x != nil {
+		return x.Batch
+	}
+	return nil
+}
+
+func (x *ReadPart) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 var File_domicile_v1_sister_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_sister_proto_rawDesc = "" +
 	"\n" +
-	"\x18domicile/v1/sister.proto\x12\vdomicile.v1\x1a\x16domicile/v1/peer.proto\"U\n" +
+	"\x18domicile/v1/sister.proto\x12\vdomicile.v1\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/reader.proto\"U\n" +
 	"\bHandOver\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x125\n" +
 	"\arecords\x18\x02 \x03(\v2\x1b.domicile.v1.ForwardRequestR\arecords\"\x1b\n" +
 	"\x05Taken\x12\x12\n" +
 	"\x04away\x18\x01 \x03(\x04R\x04away\"D\n" +
 	"\bOutcomes\x128\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x1c.domicile.v1.ForwardResponseR\boutcomesB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
+	"\boutcomes\x18\x01 \x03(\v2\x1c.domicile.v1.ForwardResponseR\boutcomes\"\x9c\x01\n" +
+	"\bReadOver\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\x122\n" +
+	"\arequest\x18\x02 \x01(\v2\x18.domicile.v1.ReadRequestR\arequest\x124\n" +
+	"\tprincipal\x18\x03 \x01(\v2\x16.domicile.v1.PrincipalR\tprincipal\x12\x12\n" +
+	"\x04wait\x18\x04 \x01(\bR\x04wait\"Q\n" +
+	"\bReadPart\x12/\n" +
+	"\x05batch\x18\x01 \x01(\v2\x19.domicile.v1.ReadResponseR\x05batch\x12\x14\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05endedB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
 var (
 	file_domicile_v1_sister_proto_rawDescOnce sync.Once
@@ -190,22 +320,30 @@ func file_domicile_v1_sister_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_sister_proto_rawDescData
 }
 
-var file_domicile_v1_sister_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_domicile_v1_sister_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_domicile_v1_sister_proto_goTypes = []any{
 	(*HandOver)(nil),        // 0: domicile.v1.HandOver
 	(*Taken)(nil),           // 1: domicile.v1.Taken
 	(*Outcomes)(nil),        // 2: domicile.v1.Outcomes
-	(*ForwardRequest)(nil),  // 3: domicile.v1.ForwardRequest
-	(*ForwardResponse)(nil), // 4: domicile.v1.ForwardResponse
+	(*ReadOver)(nil),        // 3: domicile.v1.ReadOver
+	(*ReadPart)(nil),        // 4: domicile.v1.ReadPart
+	(*ForwardRequest)(nil),  // 5: domicile.v1.ForwardRequest
+	(*ForwardResponse)(nil), // 6: domicile.v1.ForwardResponse
+	(*ReadRequest)(nil),     // 7: domicile.v1.ReadRequest
+	(*Principal)(nil),       // 8: domicile.v1.Principal
+	(*ReadResponse)(nil),    // 9: domicile.v1.ReadResponse
 }
 var file_domicile_v1_sister_proto_depIdxs = []int32{
-	3, // 0: domicile.v1.HandOver.records:type_name -> domicile.v1.ForwardRequest
-	4, // 1: domicile.v1.Outcomes.outcomes:type_name -> domicile.v1.ForwardResponse
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	5, // 0: domicile.v1.HandOver.records:type_name -> domicile.v1.ForwardRequest
+	6, // 1: domicile.v1.Outcomes.outcomes:type_name -> domicile.v1.ForwardResponse
+	7, // 2: domicile.v1.ReadOver.request:type_name -> domicile.v1.ReadRequest
+	8, // 3: domicile.v1.ReadOver.principal:type_name -> domicile.v1.Principal
+	9, // 4: domicile.v1.ReadPart.batch:type_name -> domicile.v1.ReadResponse
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_sister_proto_init() }
@@ -214,13 +352,14 @@ func file_domicile_v1_sister_proto_init() {
 		return
 	}
 	file_domicile_v1_peer_proto_init()
+	file_domicile_v1_reader_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_sister_proto_rawDesc), len(file_domicile_v1_sister_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
