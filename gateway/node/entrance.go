@@ -9,7 +9,7 @@ import (
 )
 
 // entrance is the node as its door sees it: what comes in goes to the turn that is
-// open. Without one, records go to the node of the region that holds the seat, if there
+// open. Without one, it goes to the node of the region that holds the seat, if there
 // is one; whatever cannot is refused with the reason and when to try again. Connections
 // stay.
 type entrance Node
