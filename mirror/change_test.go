@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"domicile/mirror"
 	"domicile/regions"
 )
 
@@ -82,5 +83,32 @@ func TestB12_UncopiedIsCountedOrUnknown(t *testing.T) {
 	}
 	if w := r.source.Waits(orders); w != "us-east has 3 of 510" {
 		t.Errorf("waits: %q", w)
+	}
+}
+
+// B12: a topic leaves manifest and catalog in one step, while its flows still run. What
+// the new policy does not know it does not withhold: no gap, and the count stands.
+func TestB12_APolicyWithoutTheTopicWithholdsNothing(t *testing.T) {
+	t.Parallel()
+	gone := &edition{serial: 2, revision: "2-b", unknown: true}
+	for name, side := range map[string]func(*rig) *book{
+		"at the home": func(r *rig) *book { return r.euPolicy }, "at the copy": func(r *rig) *book { return r.usPolicy },
+	} {
+		r := newRig(t)
+		r.publish(3, "global")
+		r.mirrored()
+		side(r).now.Store(gone)
+		r.source.PolicyChanged()
+		r.publish(5, "global")
+		r.eventually(name+": the flow waits", func() bool {
+			s := r.origin().State
+			return s == regions.LagStalled || s == regions.LagPolicySkew || r.copy.Cursor().Sequence > 3
+		})
+		if c := r.copy.Cursor(); c.Sequence != 3 || c.Ledger.Withheld != 0 {
+			t.Errorf("%s: the copy ends at %+v", name, c)
+		}
+		if u := r.source.UncopiedFlows(orders, 8); len(u) != 1 || u[0] != (mirror.Uncopied{Target: "us-east", Known: true, Records: 5, Exact: u[0].Exact}) {
+			t.Errorf("%s: uncopied %+v, want 5", name, u)
+		}
 	}
 }

@@ -8,13 +8,14 @@ import (
 )
 
 // denial is the code a refused record's gap carries. wait is set when nobody could
-// judge, or what came is no verdict: that is a state, and a gap would make it final.
+// judge, or what came is no verdict: that is a state, and a gap would make it final. So
+// it is with a policy that does not know the topic: the topic is on its way out.
 func denial(err error) (code api.Code, wait bool) {
 	var e *api.Error
 	if !errors.As(err, &e) {
 		return "", true
 	}
-	return e.Code, e.Code == api.PolicyUnavailable
+	return e.Code, e.Code == api.PolicyUnavailable || e.Code == api.UnknownTopic
 }
 
 // gapOf stands in for a record that policy withheld. It names no id and no key.
@@ -88,7 +89,11 @@ func (f *flow) egress(pass Pass, i regions.Item) (regions.Item, bool, error) {
 	}
 	code, wait := denial(err)
 	if wait {
-		return i, false, &stop{trouble: trouble{regions.LagStalled, "no policy is active in this region"}}
+		why := "no policy is active in this region"
+		if code == api.UnknownTopic {
+			why = "this region's policy does not know the topic"
+		}
+		return i, false, &stop{trouble: trouble{regions.LagStalled, why}}
 	}
 	return gapOf(&i, code, sideEgress, pass.Revision()), false, nil
 }

@@ -49,6 +49,7 @@ type edition struct {
 	serial    int64
 	revision  string
 	none      bool
+	unknown   bool   // the topic is not in its catalog
 	forbidden string // residency that may not rest anywhere, though the map allows it
 }
 
@@ -96,6 +97,8 @@ func (p *pass) ask(r *api.Record, target string) error {
 	switch {
 	case p.none:
 		return &api.Error{Code: api.PolicyUnavailable}
+	case p.unknown:
+		return &api.Error{Code: api.UnknownTopic}
 	case residency == p.forbidden, !p.book.fed.MayRest(residency, target):
 		return &api.Error{Code: api.ResidencyDenied, Revision: p.revision}
 	}
