@@ -58,9 +58,9 @@ func (v *lossView) forecast() regions.Loss {
 	case !v.rated:
 		return regions.Loss{}
 	}
-	state, in := regions.LossAhead, v.byBytes()
+	state, in := regions.LossAhead, v.byBytes(regions.HighWater, regions.LowWater)
 	if v.hold {
-		state, in = regions.LossRefusal, fills(float64(v.maxBytes-v.held), v.in*v.perRecord)
+		state, in = regions.LossRefusal, v.byBytes(100, 100)
 	} else if !v.exposed {
 		return regions.Loss{}
 	} else if age := v.byAge(); in == never || age != never && age < in {
@@ -82,10 +82,11 @@ func (v *lossView) byAge() time.Duration {
 }
 
 // byBytes: retention by bytes begins when the log has reached its high mark, and takes
-// pending records when those alone exceed the low one.
-func (v *lossView) byBytes() time.Duration {
-	high := float64(v.maxBytes)/100*regions.HighWater - float64(v.held)
-	low := float64(v.maxBytes)/100*regions.LowWater - float64(v.pending)*v.perRecord
+// pending records when those alone exceed the low one; marks in percent of the log. A log
+// that holds keeps all that is pending and nothing else: it is full when that fills it.
+func (v *lossView) byBytes(highest, lowest float64) time.Duration {
+	high := float64(v.maxBytes)/100*highest - float64(v.held)
+	low := float64(v.maxBytes)/100*lowest - float64(v.pending)*v.perRecord
 	begins, reaches := fills(high, v.in*v.perRecord), fills(low, (v.in-v.out)*v.perRecord)
 	if begins == never || reaches == never {
 		return never
