@@ -138,7 +138,8 @@ func (a *app) topicDelete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete TOPIC", Short: "Delete what a region holds of a topic",
 		Long: `Deletes the logs and copies of a topic in one region. A log has to be out of
-federation.yaml first (config reload); a copy that is still declared is copied anew.
+federation.yaml first (config reload); a copy that is still declared is copied anew
+once its log gets another record.
 Refused while a target does not have all records yet, unless forced; each act is in the
 audit of the region, acts.jsonl in its data directory.`,
 		Example: "  domicile topic delete orders --context eu-west",
@@ -173,11 +174,10 @@ data directory. Records that other regions have copied stay there.`,
 				return usage("topic purge needs one of --before, --to-sequence and --all")
 			}
 			if before != "" {
-				at, err := time.Parse(time.RFC3339, before)
-				if err != nil {
-					return usage("--before: write a time as 2026-11-29T12:00:00Z")
+				var err error
+				if q.BeforeUnixNano, err = purgeBefore(before); err != nil {
+					return err
 				}
-				q.BeforeUnixNano = at.UnixNano()
 			}
 			return a.act(cmd.Context(), "purged", func(ctx context.Context, c *client.Client) (*pb.TopicActResponse, error) {
 				return c.PurgeTopic(ctx, &q)
@@ -190,6 +190,16 @@ data directory. Records that other regions have copied stay there.`,
 	cmd.Flags().BoolVar(&all, "all", false, "everything that is stored now")
 	forced(cmd, &q.Force, &q.Reason)
 	return cmd
+}
+
+// purgeBefore reads --before. What nanoseconds since 1970 cannot say is refused: 0 means
+// everything.
+func purgeBefore(text string) (int64, error) {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil || !at.After(time.Unix(0, 0)) || at.Year() > 2261 {
+		return 0, usage("--before: write a time as 2026-11-29T12:00:00Z, after 1970")
+	}
+	return at.UnixNano(), nil
 }
 
 func truths(all ...bool) (n int) {
