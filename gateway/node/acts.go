@@ -31,8 +31,9 @@ type act struct {
 	Topic   string    `json:"topic,omitempty"`
 	Forced  bool      `json:"forced"`
 	Reason  string    `json:"reason,omitempty"`
-	Logs    []actLog  `json:"logs,omitempty"`
-	Outcome string    `json:"outcome"` // "begun", "done", or why it failed
+	Logs    []actLog  `json:"logs,omitempty"`   // of the last line: those that it was done to
+	Failed  string    `json:"failed,omitempty"` // the log at which it ended before its end
+	Outcome string    `json:"outcome"`          // "begun", "done", or why it failed
 }
 
 type actLog struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
@@ -139,10 +140,17 @@ func (c *change) growth(ctx context.Context) (more int64, err error) {
 	return more, nil
 }
 
+// settleWithin bounds, at pace 1, what has to follow a reload that came to be in force or
+// was refused halfway, also if its caller has left.
+const settleWithin = 5 * time.Minute
+
 // carryOut opens what is new, flips policy and manifest in one step, and then follows
 // with what cannot be refused any more.
 func (c *change) carryOut(ctx context.Context) error {
-	if err := c.policies.adopt(ctx, c.next, c.prepare); err != nil {
+	err := c.policies.adopt(ctx, c.next, c.prepare)
+	ctx, cancel := c.detached(ctx, settleWithin)
+	defer cancel()
+	if err != nil {
 		return errors.Join(err, c.undo(ctx))
 	}
 	if c.turn != nil {
@@ -213,14 +221,17 @@ func (c *change) follow(ctx context.Context) {
 			c.notes = append(c.notes, fmt.Sprintf("%s: %s: %v", id, what, err))
 		}
 	}
+	leaving := map[api.LogID]func() bool{} // home logs: what was counted is all there is
 	for _, s := range c.plan.Logs {
 		switch s.Do {
 		case regions.Alter:
 			trouble(s.Log, "its bounds could not be changed; the next start does", c.fabric.Alter(ctx, c.turn.logs.config(s.Log, c.federation)))
 		case regions.Remove:
 			if log, ok := c.turn.logs.home(s.Log); ok {
-				uncopied := c.turn.formerly(s.Log, log.Head().Sequence)
-				c.removed.put(s.Log, uncopied)
+				end := log.Head().Sequence
+				uncopied := c.turn.formerly(s.Log, end)
+				c.turn.removed.put(s.Log, uncopied)
+				leaving[s.Log] = func() bool { return log.Head().Sequence == end }
 				c.notes = append(c.notes, missing(s.Log, uncopied)...)
 			}
 			c.turn.logs.drop(s.Log)
@@ -230,7 +241,11 @@ func (c *change) follow(ctx context.Context) {
 	c.turn.target.ManifestChanged(ctx)
 	for _, s := range c.plan.Logs {
 		if s.Do == regions.Remove {
-			trouble(s.Log, "it was not closed cleanly", c.fabric.CloseLog(ctx, s.Log))
+			err := c.fabric.CloseLog(ctx, s.Log)
+			trouble(s.Log, "it was not closed cleanly", err)
+			if whole := leaving[s.Log]; whole != nil && (err != nil || !whole()) {
+				c.turn.removed.forget(s.Log) // a record in flight came after the count
+			}
 			_, declared := c.federation.Topic(s.Log.Topic)
 			c.admin.Forget(s.Log, !declared)
 			c.notes = append(c.notes, fmt.Sprintf("%s is served no more; its data stays: domicile topic delete %s removes it", s.Log, s.Log.Topic))

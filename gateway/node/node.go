@@ -55,12 +55,13 @@ type Node struct {
 	unfollow  context.CancelFunc     // ends following the seat; nil: not begun
 	following sync.WaitGroup
 
-	acting  sync.Mutex // one change of topics, or opening of a turn, at a time
-	removed removed
-	audit   sync.Mutex // one at a time
+	acting sync.Mutex // one change of topics, or opening of a turn, at a time
+	audit  sync.Mutex // one at a time
 
 	life    context.Context // of the node's own loops
 	cancel  context.CancelFunc
+	open    context.Context // ends as soon as Close begins
+	shut    context.CancelFunc
 	loops   sync.WaitGroup
 	closers closers // what Close runs
 	once    sync.Once
@@ -97,6 +98,7 @@ func New(c Config, f *regions.Federation, s Seams) (*Node, error) {
 // that works. ctx bounds the start, not the life of the node.
 func (n *Node) Start(ctx context.Context) error {
 	n.life, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	n.open, n.shut = context.WithCancel(n.life)
 	var first *turn
 	if err := (steps{
 		{"certificate", n.openIdentity},
@@ -127,6 +129,9 @@ func (n *Node) onClose(f func(context.Context) error) { n.closers = append(n.clo
 // the parts in reverse. What is undecided when ctx ends is told OUTCOME_UNKNOWN.
 func (n *Node) Close(ctx context.Context) error {
 	n.once.Do(func() {
+		if n.shut != nil {
+			n.shut()
+		}
 		n.err = n.closers.close(ctx)
 		if n.cancel != nil {
 			n.cancel()

@@ -17,8 +17,9 @@ import (
 	"domicile/regions"
 )
 
-// removed remembers, of logs whose topic was taken out of the manifest, what targets
-// lacked then: nothing was appended or copied since. Safe for concurrent use.
+// removed remembers, of logs whose topic was taken out of the manifest in this turn, what
+// targets lacked then: nothing was appended or copied since. Another turn, here or at
+// another node, may have served them again. Safe for concurrent use.
 type removed struct {
 	mu   sync.Mutex
 	logs map[api.LogID][]mirror.Uncopied
@@ -31,6 +32,13 @@ func (r *removed) put(id api.LogID, lacking []mirror.Uncopied) {
 		r.logs = map[api.LogID][]mirror.Uncopied{}
 	}
 	r.logs[id] = lacking
+}
+
+// forget makes it unknown what targets lack of a log.
+func (r *removed) forget(id api.LogID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.logs, id)
 }
 
 func (r *removed) get(id api.LogID) ([]mirror.Uncopied, bool) {
@@ -62,7 +70,7 @@ func (t *turn) heldLogs(ctx context.Context, topic, slot string) ([]held, error)
 		return nil, err
 	}
 	for _, k := range kept {
-		if k.Log.Topic == topic {
+		if k.Log.Topic == topic && !slices.ContainsFunc(out, func(h held) bool { return h.id == k.Log }) {
 			out = append(out, held{k.Log, k.Role, nil})
 		}
 	}
@@ -91,9 +99,16 @@ func (t *turn) formerly(id api.LogID, to uint64) []mirror.Uncopied {
 	return t.source.UncopiedFlows(id, to)
 }
 
+// actWithin bounds one delete or purge at pace 1, whatever becomes of who asked for it.
+const actWithin = 10 * time.Minute
+
+// question is what an act asks of one log before anything is done: the last sequence that
+// it is about, and in words what is not copied of it.
+type question func(context.Context, *turn, held) (to uint64, lacking []string, err error)
+
 // act is what delete and purge have in common: who may, what would be lost, the audit.
-func (n *Node) act(ctx context.Context, name string, req *pb.TopicActRequest, do func(context.Context, *turn, []held) ([]*pb.LogAct, error),
-	lacking func(context.Context, *turn, held) ([]mirror.Uncopied, []string, error)) (*pb.TopicActResponse, error) {
+// Once it is in the audit it goes on to its end, also if its caller has left.
+func (n *Node) act(ctx context.Context, name string, req *pb.TopicActRequest, ask question, do func(context.Context, *turn, held) (*pb.LogAct, error)) (*pb.TopicActResponse, error) {
 	if err := errors.Join(checkReason(req.GetForce(), req.GetReason()), regions.CheckName(req.GetTopic())); err != nil {
 		return nil, asAPI(err)
 	}
@@ -113,14 +128,14 @@ func (n *Node) act(ctx context.Context, name string, req *pb.TopicActRequest, do
 	a := act{Act: name, Topic: req.GetTopic(), Forced: req.GetForce(), Reason: req.GetReason()}
 	var texts []string
 	for _, h := range logs {
-		_, words, err := lacking(ctx, t, h)
+		to, words, err := ask(ctx, t, h)
 		if err != nil {
 			return nil, err
 		}
 		texts = append(texts, words...)
-		line := actLog{Log: h.id.String(), Role: string(h.role), NotCopied: words}
+		line := actLog{Log: h.id.String(), Role: string(h.role), To: to, NotCopied: words}
 		if h.log != nil {
-			line.Incarnation, line.From, line.To = h.log.Head().Incarnation, h.log.Head().First, h.log.Head().Sequence
+			line.Incarnation, line.From = h.log.Head().Incarnation, h.log.Head().First
 		}
 		a.Logs = append(a.Logs, line)
 	}
@@ -130,12 +145,34 @@ func (n *Node) act(ctx context.Context, name string, req *pb.TopicActRequest, do
 	if a, err = n.begin(ctx, a); err != nil {
 		return nil, err
 	}
-	out, err := do(ctx, t, logs)
-	for i, l := range out {
-		a.Logs[i].From, a.Logs[i].To, a.Logs[i].Records = l.From, l.To, l.Records
+	ctx, cancel := n.detached(ctx, actWithin)
+	defer cancel()
+	out := &pb.TopicActResponse{}
+	for _, h := range logs {
+		var l *pb.LogAct
+		if l, err = do(ctx, t, h); err != nil {
+			break
+		}
+		line := &a.Logs[len(out.Logs)]
+		line.Incarnation, line.From, line.To, line.Records = l.Incarnation, l.From, l.To, l.Records
+		out.Logs = append(out.Logs, l)
+	}
+	if err != nil {
+		a.Logs, a.Failed = a.Logs[:len(out.Logs)], logs[len(out.Logs)].id.String()
 	}
 	n.finish(a, err)
-	return &pb.TopicActResponse{Logs: out}, err
+	return out, err
+}
+
+// detached is for what has to be carried to its end although its caller may leave. It
+// ends when the node is closed: what an act had decided by then the next start finishes.
+func (n *Node) detached(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.seams.Pace.Of(within))
+	unwatch := context.AfterFunc(n.open, cancel)
+	return ctx, func() {
+		unwatch()
+		cancel()
+	}
 }
 
 func asAPI(err error) error {
@@ -150,54 +187,47 @@ func asAPI(err error) error {
 // manifest first: as long as it is declared, producers count on it. A copy that is still
 // declared is made anew from its start.
 func (n *Node) deleteTopic(ctx context.Context, req *pb.TopicActRequest) (*pb.TopicActResponse, error) {
-	return n.act(ctx, "delete", req, func(ctx context.Context, t *turn, logs []held) (out []*pb.LogAct, err error) {
-		for _, h := range logs {
-			l, err := t.delete(ctx, h)
-			if err != nil {
-				return out, err
-			}
-			out = append(out, l)
+	return n.act(ctx, "delete", req, func(_ context.Context, t *turn, h held) (to uint64, lacking []string, err error) {
+		if h.log != nil {
+			to = h.log.Head().Sequence
 		}
-		return out, nil
-	}, func(ctx context.Context, t *turn, h held) ([]mirror.Uncopied, []string, error) {
 		if h.role == regions.RoleCopy {
 			home, _, _ := n.federation.Home(h.id)
 			if home == "" && h.id.Slot != api.HomeSlot {
 				home = h.id.Slot
 			}
-			return nil, t.homeHeard(h.id, home), nil
+			return to, t.homeHeard(h.id, home), nil
 		}
 		if n.federation.Role(h.id, n.cfg.Region) == regions.RoleHome {
-			lacking := t.source.Uncopied(h.id, h.log.Head().Sequence)
-			return nil, nil, &api.Error{Code: api.BadRequest, Op: "delete topic", Topic: h.id.Topic, Region: n.cfg.Region, Field: "topics." + h.id.Topic,
-				Hint: strings.Join(append([]string{"it is still declared: take it out of federation.yaml, run `domicile config reload` in every region, then delete"}, missing(h.id, lacking)...), "; ")}
+			return to, nil, &api.Error{Code: api.BadRequest, Op: "delete topic", Topic: h.id.Topic, Region: n.cfg.Region, Field: "topics." + h.id.Topic,
+				Hint: strings.Join(append([]string{"it is still declared: take it out of federation.yaml, run `domicile config reload` in every region, then delete"}, missing(h.id, t.source.Uncopied(h.id, to))...), "; ")}
 		}
-		lacking, known := n.removed.get(h.id)
+		uncopied, known := t.removed.get(h.id)
 		if !known {
-			return nil, []string{fmt.Sprintf("it is not known how much of %s is copied: its topic was taken out of the manifest before this node started", h.id)}, nil
+			return to, []string{fmt.Sprintf("it is not known how much of %s is copied: since its topic was taken out of the manifest the node has started anew, or the region's seat has moved", h.id)}, nil
 		}
-		return lacking, missing(h.id, lacking), nil
-	})
+		return to, missing(h.id, uncopied), nil
+	}, func(ctx context.Context, t *turn, h held) (*pb.LogAct, error) { return t.delete(ctx, h) })
 }
 
-// delete takes one log out of everything that uses it, and then out of the store.
+// delete takes one log out of the store, and then out of everything that uses it: before
+// that, whoever uses it would open it again. Until it is decided the log stays in use.
 func (t *turn) delete(ctx context.Context, h held) (*pb.LogAct, error) {
+	d, err := t.fabric.Delete(ctx, h.id)
+	if _, decided := t.fabric.Deleted(h.id); err != nil && !decided {
+		return nil, err
+	}
 	t.logs.drop(h.id)
 	t.source.LogsChanged()
 	if h.role == regions.RoleCopy {
 		t.target.Forget(ctx, h.id)
 	}
-	records := uint64(0)
-	if h.log != nil {
-		records = h.log.Head().Records
-	}
-	d, err := t.fabric.Delete(ctx, h.id)
 	if err != nil {
 		return nil, err
 	}
 	_, declared := t.federation.Topic(h.id.Topic)
 	t.admin.Forget(h.id, !declared)
-	return &pb.LogAct{Log: wire.LogToProto(h.id), Role: string(h.role), Incarnation: d.Incarnation, To: d.Last, Records: records}, nil
+	return &pb.LogAct{Log: wire.LogToProto(h.id), Role: string(h.role), Incarnation: d.Incarnation, To: d.Last, Records: d.Records}, nil
 }
 
 // purgeTopic takes records out of the front of the logs of a topic.
@@ -206,35 +236,30 @@ func (n *Node) purgeTopic(ctx context.Context, req *pb.TopicActRequest) (*pb.Top
 		return nil, &api.Error{Code: api.BadRequest, Op: "purge topic", Field: "to_sequence", Hint: "give a sequence or a time, not both"}
 	}
 	upTo := map[api.LogID]uint64{}
-	return n.act(ctx, "purge", req, func(ctx context.Context, t *turn, logs []held) (out []*pb.LogAct, err error) {
-		for _, h := range logs {
-			s, err := n.fabric.Purge(ctx, h.id, upTo[h.id])
-			if err != nil {
-				return out, err
-			}
-			out = append(out, &pb.LogAct{Log: wire.LogToProto(h.id), Role: string(h.role), Incarnation: h.log.Head().Incarnation, From: s.From, To: s.To, Records: s.Records})
-		}
-		return out, nil
-	}, func(ctx context.Context, t *turn, h held) ([]mirror.Uncopied, []string, error) {
+	return n.act(ctx, "purge", req, func(ctx context.Context, t *turn, h held) (to uint64, lacking []string, err error) {
 		if h.log == nil {
-			return nil, nil, &api.Error{Code: api.BadRequest, Op: "purge topic", Topic: h.id.Topic, Field: "log", Value: h.id.String(), Hint: "it is kept and not served: domicile topic delete removes it"}
+			return 0, nil, &api.Error{Code: api.BadRequest, Op: "purge topic", Topic: h.id.Topic, Field: "log", Value: h.id.String(), Hint: "it is kept and not served: domicile topic delete removes it"}
 		}
-		to := h.log.Head().Sequence
+		to = h.log.Head().Sequence
 		if req.GetToSequence() > 0 {
 			to = min(to, req.GetToSequence())
 		} else if at := req.GetBeforeUnixNano(); at != 0 {
-			var err error
 			if to, err = h.log.After(ctx, time.Unix(0, at)); err != nil {
-				return nil, nil, err
+				return 0, nil, err
 			}
 		}
 		upTo[h.id] = to
 		if h.role == regions.RoleCopy {
 			home, _, _ := n.federation.Home(h.id)
-			return nil, t.homeHeard(h.id, home), nil
+			return to, t.homeHeard(h.id, home), nil
 		}
-		lacking := t.source.Uncopied(h.id, to)
-		return lacking, missing(h.id, lacking), nil
+		return to, missing(h.id, t.source.Uncopied(h.id, to)), nil
+	}, func(ctx context.Context, t *turn, h held) (*pb.LogAct, error) {
+		s, err := n.fabric.Purge(ctx, h.id, upTo[h.id])
+		if err != nil {
+			return nil, err
+		}
+		return &pb.LogAct{Log: wire.LogToProto(h.id), Role: string(h.role), Incarnation: h.log.Head().Incarnation, From: s.From, To: s.To, Records: s.Records}, nil
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
 	"domicile/chaos/lab"
+	"domicile/gateway/node"
 	"domicile/regions/link"
 )
 
@@ -39,9 +40,13 @@ type topicsLab struct {
 	desks, doors map[string]*client.Client
 }
 
-func openTopics(t *testing.T) *topicsLab {
+func openTopics(t *testing.T, seams ...func(string, *node.Seams)) *topicsLab {
 	t.Helper()
-	l, err := lab.Open(t.Context(), lab.Options{Manifest: []byte(topicsManifest), Pace: 0.25})
+	o := lab.Options{Manifest: []byte(topicsManifest), Pace: 0.25}
+	for _, s := range seams {
+		o.Seams = s
+	}
+	l, err := lab.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,6 +184,9 @@ func TestB12_PurgeOfABacklog(t *testing.T) {
 			t.Errorf("the audit lacks %s: %s", part, x.acts("eu-west"))
 		}
 	}
+	if lines := strings.Split(x.acts("eu-west"), "\n"); len(lines) != 5 || !strings.Contains(lines[2], `"from":3,"to":43`) || !strings.Contains(lines[2], `"outcome":"begun"`) {
+		t.Errorf("the audit's line before the act does not say what is to go: %q", lines)
+	}
 	if l := x.lag("eu-west"); l.GetLossState() != "now" || len(l.GetLost()) != 1 || !strings.Contains(l.GetLost()[0], "4 to 43") {
 		t.Errorf("before the copy comes back: loss %q, lost %v", l.GetLossState(), l.GetLost())
 	}
@@ -265,7 +273,7 @@ func TestB12_DeleteOfABacklog(t *testing.T) {
 	_, err = desk.DeleteTopic(t.Context(), &pb.TopicActRequest{Topic: "orders", Slot: "eu-west"})
 	x.want(err, api.NotCopied, waiting)
 	d, err := desk.DeleteTopic(t.Context(), &pb.TopicActRequest{Topic: "orders", Force: true, Reason: "the shop is closed"})
-	if err != nil || len(d.GetLogs()) != 2 || d.GetLogs()[0].GetTo() != 53 {
+	if err != nil || len(d.GetLogs()) != 2 || d.GetLogs()[0].GetTo() != 53 || d.GetLogs()[0].GetRecords() != 53 {
 		t.Fatalf("deleted: %v %v", d, err)
 	}
 	if got := x.acts("eu-west"); !strings.Contains(got, `"reason":"the shop is closed"`) || !strings.Contains(got, waiting) {
@@ -334,4 +342,32 @@ func TestRA3_DeclareOnARunningFederation(t *testing.T) {
 	if r, err := x.reload("eu-west", &pb.ReloadManifestRequest{}); err != nil || r.GetChanged() {
 		t.Fatalf("the same again: %v %v", r, err)
 	}
+}
+
+// B12: the operator leaves in the middle. A deletion that has begun is carried out, said
+// so in the audit, and the copy, which is still declared, is made anew.
+func TestB12_TheOperatorLeavesDuringADeletion(t *testing.T) {
+	leave, left := context.WithCancel(t.Context())
+	x := openTopics(t, func(region string, s *node.Seams) {
+		if region == "us-east" {
+			s.Hooks.Fabric.Step = func(step string) {
+				if step == "writer stopped" {
+					left()
+					<-leave.Done()
+				}
+			}
+		}
+	})
+	x.publish("copied", 3)
+	there := func(n uint64) func() bool {
+		return func() bool { l := x.lag("us-east"); return l != nil && l.GetCursor() == n }
+	}
+	x.eventually("us-east has three", there(3))
+	_, _ = x.desks["us-east"].DeleteTopic(leave, &pb.TopicActRequest{Topic: "orders", Slot: "eu-west"}) // nobody waits for the answer
+	x.eventually("the audit has the end of it", func() bool { return strings.Contains(x.acts("us-east"), `"outcome":"done"`) })
+	if got := x.acts("us-east"); !strings.Contains(got, `"to":3,"records":3`) {
+		t.Errorf("audit: %s", got)
+	}
+	x.publish("more", 1)
+	x.eventually("the copy is there again", there(4))
 }

@@ -25,6 +25,7 @@ type turn struct {
 	seat fabric.Seat
 
 	logs    *logBook
+	removed removed
 	mesh    *link.Mesh
 	source  *mirror.Source
 	target  *mirror.Target

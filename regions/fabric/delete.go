@@ -29,6 +29,7 @@ type Deleted struct {
 	Kind        string // "home" or "copy"
 	Incarnation string
 	Last        uint64    // its last sequence
+	Records     uint64    // that were stored; only in the answer to Delete
 	At          time.Time // of the decision
 }
 
@@ -48,7 +49,7 @@ func (f *Fabric) Delete(ctx context.Context, id api.LogID) (Deleted, error) {
 		return Deleted{}, err
 	}
 	defer f.unclaim(stream)
-	entry, err := f.endOf(ctx, stream, id)
+	entry, records, err := f.endOf(ctx, stream, id)
 	if err == nil {
 		f.step("writer stopped")
 		entry.State, entry.At = stateDeleting, f.cfg.Clock.Now().UTC()
@@ -63,10 +64,13 @@ func (f *Fabric) Delete(ctx context.Context, id api.LogID) (Deleted, error) {
 		return Deleted{}, err
 	}
 	f.cfg.Logger.Info("a log was deleted", "log", entry.Log, "incarnation", entry.Incarnation, "last", entry.Last)
-	return entry.deleted(), nil
+	d := entry.deleted()
+	d.Records = records
+	return d, nil
 }
 
-// claimDeletion keeps everyone else from opening or deleting the log.
+// claimDeletion keeps everyone else from opening or deleting the log. A node that does not
+// hold the seat deletes nothing: another one may have the log open.
 func (f *Fabric) claimDeletion(stream string, id api.LogID) error {
 	if err := f.storageFailed(); err != nil {
 		return err
@@ -86,6 +90,9 @@ func (f *Fabric) claimDeletion(stream string, id api.LogID) error {
 		return refused(api.BadRequest, "this store never held the log")
 	case entry.State != "":
 		return refused(api.BadRequest, fmt.Sprintf("it was deleted at %s; its last sequence was %d", entry.At.Format(time.RFC3339), entry.Last))
+	}
+	if seat, _ := f.Seat(); !seat.Mine {
+		return f.writingMoves()
 	}
 	f.opening[stream] = true
 	return nil
@@ -111,29 +118,29 @@ func (f *Fabric) claimDecided(stream string) (logEntry, bool) {
 	return e, true
 }
 
-// endOf stops the log's writer, if it is open, and reads where the log ends. A log that
-// is not open is read back first.
-func (f *Fabric) endOf(ctx context.Context, stream string, id api.LogID) (logEntry, error) {
+// endOf stops the log's writer, if it is open, and reads where the log ends and how many
+// records it holds. A log that is not open is read back first.
+func (f *Fabric) endOf(ctx context.Context, stream string, id api.LogID) (entry logEntry, records uint64, err error) {
 	f.mu.Lock()
-	entry, l := f.known[stream], f.logs[stream]
+	l := f.logs[stream]
+	entry = f.known[stream]
 	f.mu.Unlock()
 	opened := l != nil
 	if !opened {
-		var err error
 		if l, err = f.readKept(ctx, stream, id, entry.Kind); err != nil {
-			return entry, err
+			return entry, 0, err
 		}
 		defer f.indexes.remove(l.index)
 	}
 	l.refuse(&api.Error{Code: api.UnknownTopic, Op: "append", Topic: id.Topic, Region: f.cfg.Region, Field: "log", Value: id.String(), Hint: "the log was deleted here"})
 	if opened && !l.drain(ctx) {
-		return entry, &api.Error{Code: api.NotReady, Op: "delete log", Topic: id.Topic, Region: f.cfg.Region, Hint: "what the log's writer holds was not decided in time; nothing was deleted, try again"}
+		return entry, 0, &api.Error{Code: api.NotReady, Op: "delete log", Topic: id.Topic, Region: f.cfg.Region, Hint: "what the log's writer holds was not decided in time; nothing was deleted, try again"}
 	}
 	head := l.Head()
 	if entry.Last = head.Sequence; head.Incarnation != "" {
 		entry.Incarnation = head.Incarnation // of a copy: its home's
 	}
-	return entry, nil
+	return entry, head.Records, nil
 }
 
 // takeAgain lets a log whose deletion was not decided take appends as before.
