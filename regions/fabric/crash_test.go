@@ -29,6 +29,7 @@ const (
 	childUnsafe  = "FABRIC_TEST_CHILD_NO_BARRIER"
 	childSweeps  = "FABRIC_TEST_CHILD_SWEEPS"
 	childRelaxed = "FABRIC_TEST_CHILD_RELAXED"
+	childTells   = "FABRIC_TEST_CHILD_TELLS"
 	childDies    = "FABRIC_TEST_CHILD_DIES_IN_SYNC"
 )
 
@@ -64,6 +65,12 @@ func runChild() bool {
 	for i := int(l.Head().Sequence); ; i++ {
 		slots <- struct{}{}
 		l.Append(regions.Draft{Record: childRecord(i, number(childBody))}, func(s regions.Stored) {
+			if code := api.CodeOf(s.Err); code == api.StorageFailed && os.Getenv(childTells) != "" {
+				mu.Lock()
+				fmt.Println("refused", code)
+				mu.Unlock()
+				return
+			}
 			if s.Err == nil {
 				mu.Lock()
 				fmt.Println("ack", i, s.Position.Sequence)
@@ -142,6 +149,13 @@ func (c *child) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.acked)
+}
+
+// refusedWith is the last line of the child that is no acknowledgement.
+func (c *child) refusedWith() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
 }
 
 func (c *child) waitAcks(t *testing.T, n int) {
