@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -112,12 +111,20 @@ func (l *Lab) found() error {
 
 // settle gives one region a directory, an address and a certificate.
 func (l *Lab) settle(name string) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := freePort()
 	if err != nil {
 		return err
 	}
 	r := &Region{Name: name, Dir: filepath.Join(l.root, name), lab: l, link: listener, address: listener.Addr().String()}
 	l.regions[name] = r
+	for i := range r.ports {
+		p, err := freePort()
+		if err != nil {
+			return err
+		}
+		r.ports[i] = p.Addr().String()
+		defer p.Close() // held until all are chosen
+	}
 	if err := os.MkdirAll(r.Data(), 0o700); err != nil {
 		return err
 	}

@@ -17,9 +17,6 @@ import (
 	"domicile/regions/identity"
 )
 
-// anyPort is a free port, chosen by the system.
-const anyPort = "127.0.0.1:0"
-
 // stopWithin is how long a region may take to stop.
 const stopWithin = 15 * time.Second
 
@@ -31,7 +28,8 @@ type Region struct {
 
 	lab      *Lab
 	identity *identity.Identity
-	address  string // of its links, the same after a restart
+	address  string    // of its links, the same after a restart
+	ports    [3]string // of door, admin and metrics
 
 	mu   sync.Mutex
 	link net.Listener // kept from the search for a free port until the first start
@@ -140,7 +138,7 @@ func (r *Region) config() node.Config {
 	c.Region, c.Data, c.Policies, c.Federation = r.Name, r.Data(), r.lab.policy, r.manifest()
 	c.Listen = r.last
 	if c.Listen.Door == "" {
-		c.Listen = node.Listen{Door: anyPort, Admin: anyPort, Metrics: anyPort, Link: r.address}
+		c.Listen = node.Listen{Door: r.ports[0], Admin: r.ports[1], Metrics: r.ports[2], Link: r.address}
 	}
 	return c
 }

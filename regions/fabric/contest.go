@@ -71,6 +71,11 @@ func (f *Fabric) lookAtSeat(c *contest) {
 		if reason = f.tryTake(c); reason == "" {
 			return
 		}
+	case !f.settled.Load():
+		// A node that joins while another holds the seat must know whose node it is, too.
+		if _, err := f.meet(); err != nil {
+			reason += "; this node has not met the region yet: " + plain(err)
+		}
 	}
 	f.observe(Seat{Node: holder, Term: term, Reason: reason})
 }
@@ -202,15 +207,7 @@ func (f *Fabric) tryTake(c *contest) string {
 	if f.settled.Load() && !f.leads(controlStream) {
 		return "no node holds the seat yet"
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, f.cfg.Pace.Of(askWithin))
-	defer cancel()
-	s, err := f.openControl(ctx)
-	if err == nil {
-		err = f.settleIdentity(ctx, s)
-	}
-	if api.CodeOf(err) == api.ConfigInvalid {
-		f.fail(err.Error(), false)
-	}
+	s, err := f.meet()
 	switch {
 	case err != nil:
 		return "the region's nodes have not agreed yet: " + plain(err)
@@ -223,6 +220,21 @@ func (f *Fabric) tryTake(c *contest) string {
 	clear(c.astray)
 	clear(c.asked)
 	return ""
+}
+
+// meet finds the region's control stream and holds this node's identity against it. A node
+// of another region fails for good.
+func (f *Fabric) meet() (jetstream.Stream, error) {
+	ctx, cancel := context.WithTimeout(f.ctx, f.cfg.Pace.Of(askWithin))
+	defer cancel()
+	s, err := f.openControl(ctx)
+	if err == nil {
+		err = f.settleIdentity(ctx, s)
+	}
+	if api.CodeOf(err) == api.ConfigInvalid {
+		f.fail(err.Error(), false)
+	}
+	return s, err
 }
 
 // plain says an error in words that fit a status line.

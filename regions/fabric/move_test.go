@@ -389,6 +389,7 @@ func TestRA1_MoveRemembersWhatIsGone(t *testing.T) {
 	if home[0].Gap == nil || home[0].Gap.Kind != regions.Purged {
 		t.Errorf("first item %+v", home[0])
 	}
+	was.Records = 0 // only the answer to Delete counts them
 	if is, ok := f.Deleted(gone.ID()); !ok || is != was {
 		t.Errorf("deleted %+v, was %+v", is, was)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"domicile/api"
 	"domicile/regions"
@@ -232,6 +233,14 @@ func TestRA1_SoloStoreNotOpenedAsQuorum(t *testing.T) {
 
 	r.Start()
 	r.Holder()
+	// Those that joined while another held the seat have met the region, too.
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); r.Node("a").ID() == "" || r.Node("b").ID() == "" || r.Node("c").ID() == ""; <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("not every node has met the region")
+		}
+	}
 	for _, node := range []string{"c", "b", "a"} {
 		_ = r.Close(node)
 	}
