@@ -26,9 +26,10 @@ func TestMain(m *testing.M) {
 // span is how long faults go on in one schedule.
 const span = 8 * time.Second
 
-// seeds gives one seed after the other: the one that DOMICILE_CHAOS_SEED names, or
-// as many as DOMICILE_CHAOS_SCHEDULES says, or as many as there is time for in
-// DOMICILE_CHAOS_SHARE, or one.
+// seeds gives one seed after the other: the one that DOMICILE_CHAOS_SEED names, or as
+// many new ones as DOMICILE_CHAOS_SCHEDULES says, or from 1 on as many as there is time for
+// in DOMICILE_CHAOS_SHARE, or the first: what a change has to pass are the same plans each
+// time.
 func seeds(t *testing.T) func(yield func(uint64) bool) {
 	number := func(name string) (uint64, bool) {
 		text := os.Getenv(name)
@@ -46,6 +47,7 @@ func seeds(t *testing.T) func(yield func(uint64) bool) {
 	if err != nil && os.Getenv("DOMICILE_CHAOS_SHARE") != "" {
 		t.Fatalf("DOMICILE_CHAOS_SHARE: %v", err)
 	}
+	fresh := counted
 	if !counted && share == 0 {
 		most, counted = 1, true
 	}
@@ -54,7 +56,11 @@ func seeds(t *testing.T) func(yield func(uint64) bool) {
 		var longest time.Duration
 		for n := uint64(0); (!counted || n < most) && (share == 0 || time.Since(start)+longest < share); n++ {
 			begin := time.Now()
-			if !yield(uint64(rand.Uint32())) {
+			seed := n + 1
+			if fresh {
+				seed = uint64(rand.Uint32())
+			}
+			if !yield(seed) {
 				return
 			}
 			longest = max(longest, time.Since(begin))
