@@ -68,10 +68,12 @@ func seeds(t *testing.T) func(yield func(uint64) bool) {
 	}
 }
 
-// always are the promises that every schedule puts to the test, whatever its plan.
+// always are the promises that every schedule puts to the test, whatever its plan. Whether
+// a lag sample (12) falls into a quiet moment depends on the plan and the machine: it is
+// asked of several schedules together.
 var always = []int{
 	invariant.Whole, invariant.Kept, invariant.Resident, invariant.Order, invariant.NoRepeat, invariant.Fenced,
-	invariant.LagTruth, invariant.Gaps, invariant.Revision, invariant.Converged,
+	invariant.Gaps, invariant.Revision, invariant.Converged,
 }
 
 // RA1, RA5, R14a, R14b, RD3: whatever happens to processes, disks, links and clocks,
@@ -79,6 +81,7 @@ var always = []int{
 // copy is complete in the end, and no resident byte is on a disk outside its boundary.
 func TestRA1_SchedulesOfFaultsLoseNothing(t *testing.T) {
 	field.Need(t)
+	ran, lags := 0, 0
 	for seed := range seeds(t) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			v, err := schedule.Run(t.Context(), schedule.Options{Parent: t.TempDir()}, func(s schedule.Shape) schedule.Plan {
@@ -88,6 +91,7 @@ func TestRA1_SchedulesOfFaultsLoseNothing(t *testing.T) {
 				t.Fatalf("DOMICILE_CHAOS_SEED=%d: %v", seed, err)
 			}
 			t.Log(v)
+			ran, lags = ran+1, lags+v.Judged[invariant.LagTruth]
 			if !v.Holds() {
 				t.Fail()
 			}
@@ -100,6 +104,9 @@ func TestRA1_SchedulesOfFaultsLoseNothing(t *testing.T) {
 				}
 			}
 		})
+	}
+	if ran >= 5 && lags == 0 {
+		t.Error("no lag was put to the test in any schedule")
 	}
 }
 
