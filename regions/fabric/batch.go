@@ -211,26 +211,27 @@ func (l *store) publish(b *batch) batchResult {
 	if err != nil {
 		return batchLost
 	}
-	acks := make(chan ack, 1)
-	token := w.handle(func(f frame) {
-		if a, final := parseAck(f); final {
-			select {
-			case acks <- a:
-			default:
-			}
-		}
-	})
-	defer w.unhandle(token)
-	if err := w.send(ctx, l.frames(b, w.prefix+token)); err != nil {
+	a, token, err := w.batch(ctx, func(reply string) []byte { return l.frames(b, reply) })
+	if err != nil {
 		return batchLost
 	}
-	select {
-	case a := <-acks:
-		return l.judge(b, a, token)
-	case <-w.closed:
-	case <-ctx.Done():
-	}
-	return batchLost
+	return l.judge(b, a, token)
+}
+
+// batch sends a whole batch, whose replies begin with what frames is given, and waits for
+// the broker's last word on it. token is what the broker knows the batch by.
+func (w *wire) batch(ctx context.Context, frames func(reply string) []byte) (got ack, token string, err error) {
+	err = w.exchange(ctx, func(f frame) bool {
+		a, final := parseAck(f)
+		if final {
+			got = a
+		}
+		return final
+	}, func(t string) []byte {
+		token = t
+		return frames(w.prefix + t)
+	})
+	return got, token, err
 }
 
 func (l *store) judge(b *batch, a ack, token string) batchResult {

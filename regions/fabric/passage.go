@@ -160,40 +160,25 @@ func (p *passage) put(ctx context.Context, messages []*message) error {
 	if err != nil {
 		return err
 	}
-	acks := make(chan ack, 1)
-	token := w.handle(func(f frame) {
-		if a, final := parseAck(f); final {
-			select {
-			case acks <- a:
-			default:
-			}
-		}
-	})
-	defer w.unhandle(token)
-	var out []byte
 	messages = oneEach(messages)
+	heads := make([][]byte, len(messages))
 	for i, m := range messages {
 		head, err := p.rekeyed(m)
 		if err != nil {
 			return err
 		}
-		head = append(append(expecting(nil, p.copied+uint64(i)), head...), "\r\n"...)
-		out = appendPub(out, subjectOf(p.to, m), batchReply(w.prefix+token, i, len(messages)), head, m.item.Record.Body)
+		heads[i] = append(append(expecting(nil, p.copied+uint64(i)), head...), "\r\n"...)
 	}
-	if err := w.send(ctx, out); err != nil {
-		return err
-	}
-	select {
-	case a := <-acks:
-		if a.err != "" {
-			return errors.New(a.err)
+	a, _, err := w.batch(ctx, func(reply string) (out []byte) {
+		for i, m := range messages {
+			out = appendPub(out, subjectOf(p.to, m), batchReply(reply, i, len(messages)), heads[i], m.item.Record.Body)
 		}
-		return nil
-	case <-w.closed:
-		return errWireClosed
-	case <-ctx.Done():
-		return ctx.Err()
+		return out
+	})
+	if err == nil && a.err != "" {
+		err = errors.New(a.err)
 	}
+	return err
 }
 
 // oneEach has one entry for each message of the old log, at most a batch of them: one
