@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -24,8 +23,6 @@ type damage struct {
 	mu     sync.Mutex
 	ranges []Range // by sequence, apart from each other
 	count  uint64  // sequences
-
-	doubted map[uint64]time.Time // by the broker's sequence, since when
 }
 
 // note adds a range and says how many of its sequences are new.
@@ -91,9 +88,6 @@ func (l *store) complete(ctx context.Context, got []*message, from, to uint64, c
 			if err != nil {
 				return nil, err
 			}
-			if err := l.doubt(found); err != nil {
-				return nil, err
-			}
 			out = append(out, found...)
 			if n := len(found); n > 0 && found[n-1].broker < kept.To {
 				return out, nil // the bounds are reached
@@ -101,37 +95,6 @@ func (l *store) complete(ctx context.Context, got []*message, from, to uint64, c
 		}
 	}
 	return append(out, got...), nil
-}
-
-// settle is how long, at pace 1, a quorum region waits before it believes that a record
-// is damaged: its broker writes the files behind its own log.
-const settle = 10 * time.Second
-
-// doubt fails while what can't be believed may only not be there yet.
-func (l *store) doubt(found []*message) error {
-	if l.f.cfg.Cluster == nil {
-		return nil
-	}
-	d := &l.damage
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, m := range found {
-		if m.control != controlDamaged {
-			continue
-		}
-		since, ok := d.doubted[m.broker]
-		if !ok && len(d.doubted) < maxRanges {
-			if d.doubted == nil {
-				d.doubted = map[uint64]time.Time{}
-			}
-			since = time.Now()
-			d.doubted[m.broker] = since
-		}
-		if time.Since(since) < l.f.cfg.Pace.Of(settle) {
-			return l.readFailed(errDamaged)
-		}
-	}
-	return nil
 }
 
 // holesIn is the rows of the broker's sequences that are missing before, between and,
