@@ -62,6 +62,18 @@ type Plan struct {
 	Shortened []api.LogID
 }
 
+// Texts names what becomes of each topic, for an audit: "orders: alter (hold: false | true)".
+func (p *Plan) Texts() []string {
+	out := make([]string, len(p.Topics))
+	for i, t := range p.Topics {
+		out[i] = t.Topic + ": " + t.Do
+		if len(t.Fields) > 0 {
+			out[i] += " (" + strings.Join(t.Fields, "; ") + ")"
+		}
+	}
+	return out
+}
+
 // PlanChange compares two manifests for region self. It refuses with ConfigInvalid,
 // naming the field, what a running node cannot change: the federation, the regions,
 // boundaries and links, and whatever would make another region the home of a log.

@@ -159,7 +159,6 @@ audit of the region, acts.jsonl in its data directory.`,
 func (a *app) topicPurge() *cobra.Command {
 	var q pb.TopicActRequest
 	var before string
-	var all bool
 	cmd := &cobra.Command{
 		Use: "purge TOPIC", Short: "Take records out of the front of a topic's logs in a region",
 		Long: `Takes out what came before a time, up to a sequence, or all. Readers and copies get a
@@ -170,7 +169,7 @@ data directory. Records that other regions have copied stay there.`,
 		Args:    arguments(1, 1, "a TOPIC"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Topic = args[0]
-			if n := truths(all, before != "", q.ToSequence > 0); n != 1 {
+			if n := truths(q.All, before != "", q.ToSequence > 0); n != 1 {
 				return usage("topic purge needs one of --before, --to-sequence and --all")
 			}
 			if before != "" {
@@ -187,13 +186,12 @@ data directory. Records that other regions have copied stay there.`,
 	cmd.Flags().StringVar(&q.Slot, "log", "", "one log of the topic: a region, or home; all that are here otherwise")
 	cmd.Flags().StringVar(&before, "before", "", "what was ingested before this time, RFC 3339")
 	cmd.Flags().Uint64Var(&q.ToSequence, "to-sequence", 0, "up to and with this sequence")
-	cmd.Flags().BoolVar(&all, "all", false, "everything that is stored now")
+	cmd.Flags().BoolVar(&q.All, "all", false, "everything that is stored now")
 	forced(cmd, &q.Force, &q.Reason)
 	return cmd
 }
 
-// purgeBefore reads --before. What nanoseconds since 1970 cannot say is refused: 0 means
-// everything.
+// purgeBefore reads --before. What nanoseconds since 1970 cannot say is refused.
 func purgeBefore(text string) (int64, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil || !at.After(time.Unix(0, 0)) || at.Year() > 2261 {

@@ -32,8 +32,17 @@ func renderStatus(s *pb.StatusResponse, now time.Time) string {
 	section(&b, "Certificates", certificateRows(s.GetCertificates(), now), unknown)
 	section(&b, "This node", nodeRows(s), unknown)
 	section(&b, "Heals by itself", lines(s.GetHeals()), "nothing to heal")
-	section(&b, "What you can do", lines(s.GetAdvice()), "nothing: all is well")
+	section(&b, "What you can do", lines(s.GetAdvice()), nothingToDo(s))
 	return b.String()
+}
+
+// nothingToDo stands for an empty list of advice. It says that all is well only where
+// nothing else says otherwise.
+func nothingToDo(s *pb.StatusResponse) string {
+	if s.GetLevel() == "ok" && len(s.GetWarnings()) == 0 {
+		return "nothing: all is well"
+	}
+	return "nothing here"
 }
 
 func section(b *strings.Builder, title string, rows [][]string, empty string) {
@@ -146,7 +155,7 @@ func writeTrouble(b *strings.Builder, t *pb.LogTrouble, self string) {
 func policyRows(s *pb.StatusResponse, now time.Time) [][]string {
 	var rows [][]string
 	for _, p := range s.GetPolicies() {
-		if !p.GetKnown() {
+		if !p.GetKnown() && p.GetRegion() != s.GetRegion() {
 			rows = append(rows, []string{p.GetRegion(), "policy " + unknown, "manifest " + unknown})
 			continue
 		}

@@ -162,8 +162,8 @@ func viewStatus(s *pb.StatusResponse) statusView {
 	}
 	for _, p := range s.GetPolicies() {
 		v.Policies = append(v.Policies, policyView{
-			Region: p.GetRegion(), Revision: known(p.GetRevision(), p.GetKnown()), Manifest: known(p.GetManifestDigest(), p.GetKnown()),
-			ManifestEqual: known(p.GetManifestEqual(), p.GetKnown()), Differences: p.GetDifferences(),
+			Region: p.GetRegion(), Revision: known(p.GetRevision(), p.GetKnown()), Manifest: known(p.GetManifestDigest(), p.GetManifestDigest() != ""),
+			ManifestEqual: known(p.GetManifestEqual(), p.GetManifestDigest() != ""), Differences: p.GetDifferences(),
 			Heard: timeView(p.GetHeardUnixNano()),
 		})
 	}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"slices"
+	"time"
 
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
@@ -65,6 +66,11 @@ func advice(v *View, m *pb.StatusResponse) []string {
 	for _, c := range m.Certificates {
 		if c.DaysLeft < warnDays {
 			out = append(out, "renew certificate "+c.Name+": domicile certs request, domicile certs sign --kind "+c.Kind)
+		}
+	}
+	for _, l := range v.Links {
+		if l.OffsetOK && l.Offset.Abs() > time.Second {
+			out = append(out, "set the clock that is wrong, in "+l.Peer+" or in "+v.Region+", and start the nodes there again: a step alone is not applied")
 		}
 	}
 	for _, x := range m.Troubles {

@@ -162,13 +162,21 @@ func warnings(v *View) []string {
 	if step := v.ClockStep.Abs(); step > time.Second {
 		out = append(out, "the wall clock has stepped by "+regions.Span(v.ClockStep)+"; the steady clock goes on")
 	}
+	out = append(out, clocksApart(v)...)
+	if s := v.Storage; s != nil && s.Healthy && s.Limit > 0 && s.Used > s.Limit/10*9 {
+		out = append(out, fmt.Sprintf("storage is %d %% full", s.Used*100/s.Limit))
+	}
+	return out
+}
+
+// clocksApart names the peers whose clock is so far from ours that lags towards them
+// mean nothing in seconds.
+func clocksApart(v *View) []string {
+	var out []string
 	for _, l := range v.Links {
 		if l.OffsetOK && l.Offset.Abs() > time.Second {
 			out = append(out, "the clock of "+l.Peer+" is "+regions.Span(l.Offset)+" away from ours: seconds towards it are not to be trusted")
 		}
-	}
-	if s := v.Storage; s != nil && s.Healthy && s.Limit > 0 && s.Used > s.Limit/10*9 {
-		out = append(out, fmt.Sprintf("storage is %d %% full", s.Used*100/s.Limit))
 	}
 	return out
 }
@@ -220,6 +228,7 @@ func verdict(v *View, m *pb.StatusResponse) (level, line string) {
 			bad = append(bad, p.Region+" has another federation.yaml")
 		}
 	}
+	bad = append(bad, clocksApart(v)...)
 	if len(bad) > 0 {
 		return "degraded", "degraded: " + strings.Join(bad, "; ") + "; records whose home is " + v.Region + " are stored as usual"
 	}

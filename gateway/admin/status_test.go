@@ -115,6 +115,8 @@ func TestStatusSaysWhatIsWrongAndWhatMayBeDone(t *testing.T) {
 			h.ManifestDigest, h.TopicDigests["orders"] = "other", "other"
 			h.TopicFields["orders"]["retention.max_age"] = "24h0m0s"
 		}, "degraded", "ap-south has another federation.yaml", "the same federation.yaml"},
+		"a peer's clock": {func(v *admin.View) { v.Links[0].OffsetOK, v.Links[0].Offset = true, time.Hour }, "degraded",
+			"the clock of ap-south is 1h 00m away from ours: seconds towards it are not to be trusted", "set the clock that is wrong, in ap-south or in us-east"},
 		"stalled": {func(v *admin.View) { v.Lags[0].State, v.Lags[0].Cause = regions.LagStalled, "append" }, "degraded", "1 log in trouble", ""},
 		"another incarnation": {func(v *admin.View) {
 			for i := range v.Lags {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,9 +32,12 @@ type act struct {
 	Topic   string    `json:"topic,omitempty"`
 	Forced  bool      `json:"forced"`
 	Reason  string    `json:"reason,omitempty"`
-	Logs    []actLog  `json:"logs,omitempty"`   // of the last line: those that it was done to
-	Failed  string    `json:"failed,omitempty"` // the log at which it ended before its end
-	Outcome string    `json:"outcome"`          // "begun", "done", or why it failed
+	Before  string    `json:"manifest_before,omitempty"` // of a reload: digests
+	After   string    `json:"manifest_after,omitempty"`
+	Changes []string  `json:"changes,omitempty"` // of a reload: topic: what, and the fields that differ
+	Logs    []actLog  `json:"logs,omitempty"`    // of the last line: those that it was done to
+	Failed  string    `json:"failed,omitempty"`  // the log at which it ended before its end
+	Outcome string    `json:"outcome"`           // "begun", "done", or why it failed
 }
 
 type actLog struct {
@@ -72,9 +76,9 @@ func (n *Node) note(a act) error {
 		return err
 	}
 	path := filepath.Join(n.cfg.Data, actsFile)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err == nil {
-		_, err = f.Write(append(line, '\n'))
+		_, err = f.Write(append(tornEnd(f), append(line, '\n')...))
 		err = errors.Join(err, f.Sync(), f.Close())
 	}
 	if dir, e := os.Open(n.cfg.Data); err == nil && e == nil {
@@ -84,6 +88,19 @@ func (n *Node) note(a act) error {
 		return &api.Error{Code: api.StorageFailed, Op: "write audit", Field: "data", Value: path, Err: err, Hint: "nothing is done that cannot be audited: see that the disk has room and can be written"}
 	}
 	return nil
+}
+
+// tornEnd ends a line that a crash or a full disk cut off, so that it swallows no other:
+// it stays, and is no JSON. The act that it was to begin was not begun.
+func tornEnd(f *os.File) []byte {
+	last := []byte{'\n'}
+	if at, err := f.Seek(0, io.SeekEnd); err == nil && at > 0 {
+		_, _ = f.ReadAt(last, at-1)
+	}
+	if last[0] == '\n' {
+		return nil
+	}
+	return []byte{'\n'}
 }
 
 // alone lets one act on topics in; another is told.

@@ -1,10 +1,15 @@
 package node
 
 import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
+	"domicile/regions"
 )
 
 // An audit reads a whole disk: a second one is told that it has to wait.
@@ -16,4 +21,36 @@ func TestAudit_OneAtATime(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	n.audit.Unlock()
+}
+
+// B12: a line of the audit that a crash cut off, at whatever byte, swallows no later act.
+func TestB12_ATornLineOfTheAuditSwallowsNoOther(t *testing.T) {
+	n := &Node{cfg: Config{Data: t.TempDir()}, seams: Seams{Clock: regions.NewSteadyClock()}}
+	path := filepath.Join(n.cfg.Data, actsFile)
+	first, err := n.begin(t.Context(), act{Act: "purge", Topic: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.finish(first, nil)
+	whole, err := os.ReadFile(path)
+	if err != nil || bytes.Count(whole, []byte("\n")) != 2 {
+		t.Fatalf("%q %v", whole, err)
+	}
+	for cut := bytes.IndexByte(whole, '\n') + 1; cut <= len(whole); cut++ {
+		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.begin(t.Context(), act{Act: "delete", Topic: "orders"}); err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.ReadFile(path)
+		if err != nil || !bytes.HasPrefix(after, whole[:cut]) {
+			t.Fatalf("cut at %d: what was there has changed: %q %v", cut, after, err)
+		}
+		lines := bytes.Split(bytes.TrimSuffix(after, []byte("\n")), []byte("\n"))
+		var last act
+		if err := json.Unmarshal(lines[len(lines)-1], &last); err != nil || last.Act != "delete" {
+			t.Fatalf("cut at %d: %q %v", cut, lines, err)
+		}
+	}
 }

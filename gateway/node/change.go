@@ -49,7 +49,8 @@ func (n *Node) reloadManifest(ctx context.Context, req *pb.ReloadManifestRequest
 		reply.PolicyRevision = p.Generation.Revision
 		return reply, n.gate.Check(p.Generation, next)
 	}
-	audit, err := n.begin(ctx, act{Act: "reload", Forced: c.forced, Reason: c.reason, Logs: c.shortened})
+	audit, err := n.begin(ctx, act{Act: "reload", Forced: c.forced, Reason: c.reason,
+		Before: reply.Previous, After: reply.Digest, Changes: c.plan.Texts(), Logs: c.shortened})
 	if err != nil {
 		return nil, err
 	}

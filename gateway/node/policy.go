@@ -43,19 +43,28 @@ func newPolicies(dir string, f *regions.Federation, gate *policy.Gate, logger *s
 	return &policies{dir: dir, federation: f, gate: gate, logger: logger, changed: func() {}, loading: make(chan struct{}, 1)}
 }
 
+// begin waits for its turn to load. end gives it back.
+func (p *policies) begin(ctx context.Context) (_ context.Context, end func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, loadWithin)
+	select {
+	case p.loading <- struct{}{}:
+		return ctx, func() { <-p.loading; cancel() }, nil
+	case <-ctx.Done():
+		defer cancel()
+		return nil, nil, &api.Error{Code: api.NotReady, Op: "load policy", Err: ctx.Err(), Hint: "another load is under way"}
+	}
+}
+
 // load compiles, judges the whole domain, runs the tests and flips, or keeps what is
 // active and says why. Loads run one after the other. If ctx ends while hand-overs
 // judged under the older policy are open, the new one is in force all the same, and
 // the error (NotReady) says so.
 func (p *policies) load(ctx context.Context) (opa.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, loadWithin)
-	defer cancel()
-	select {
-	case p.loading <- struct{}{}:
-		defer func() { <-p.loading }()
-	case <-ctx.Done():
-		return opa.Report{}, &api.Error{Code: api.NotReady, Op: "load policy", Err: ctx.Err(), Hint: "another load is under way"}
+	ctx, end, err := p.begin(ctx)
+	if err != nil {
+		return opa.Report{}, err
 	}
+	defer end()
 	tried, _ := opa.Digest(p.dir) // "" for a directory that cannot be read: any that can be is a candidate
 	next, err := opa.Load(ctx, p.dir, p.federation)
 	if err == nil {
@@ -77,14 +86,11 @@ func (p *policies) load(ctx context.Context) (opa.Report, error) {
 // adopt loads the directory for another manifest and puts both in force in one step.
 // before runs when nothing but that step can fail any more; its error refuses the whole.
 func (p *policies) adopt(ctx context.Context, next *regions.Federation, before func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, loadWithin)
-	defer cancel()
-	select {
-	case p.loading <- struct{}{}:
-		defer func() { <-p.loading }()
-	case <-ctx.Done():
-		return &api.Error{Code: api.NotReady, Op: "load policy", Err: ctx.Err(), Hint: "another load is under way"}
+	ctx, end, err := p.begin(ctx)
+	if err != nil {
+		return err
 	}
+	defer end()
 	loaded, err := opa.Load(ctx, p.dir, next)
 	if err == nil {
 		err = p.gate.Check(loaded.Generation, next)

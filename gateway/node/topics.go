@@ -230,10 +230,26 @@ func (t *turn) delete(ctx context.Context, h held) (*pb.LogAct, error) {
 	return &pb.LogAct{Log: wire.LogToProto(h.id), Role: string(h.role), Incarnation: d.Incarnation, To: d.Last, Records: d.Records}, nil
 }
 
+// checkRange refuses a purge that does not say what is to go: an empty request must not
+// mean everything.
+func checkRange(req *pb.TopicActRequest) error {
+	said := 0
+	for _, given := range []bool{req.GetToSequence() > 0, req.GetBeforeUnixNano() != 0, req.GetAll()} {
+		if given {
+			said++
+		}
+	}
+	if said != 1 || req.GetBeforeUnixNano() < 0 {
+		return &api.Error{Code: api.BadRequest, Op: "purge topic", Topic: req.GetTopic(), Field: "to_sequence",
+			Hint: "say what is to go: a last sequence, a time after 1970 before which it came, or all; one of them"}
+	}
+	return nil
+}
+
 // purgeTopic takes records out of the front of the logs of a topic.
 func (n *Node) purgeTopic(ctx context.Context, req *pb.TopicActRequest) (*pb.TopicActResponse, error) {
-	if (req.GetToSequence() > 0 && req.GetBeforeUnixNano() != 0) || req.GetBeforeUnixNano() < 0 {
-		return nil, &api.Error{Code: api.BadRequest, Op: "purge topic", Field: "to_sequence", Hint: "give a sequence or a time, not both"}
+	if err := checkRange(req); err != nil {
+		return nil, err
 	}
 	upTo := map[api.LogID]uint64{}
 	return n.act(ctx, "purge", req, func(ctx context.Context, t *turn, h held) (to uint64, lacking []string, err error) {
@@ -243,7 +259,7 @@ func (n *Node) purgeTopic(ctx context.Context, req *pb.TopicActRequest) (*pb.Top
 		to = h.log.Head().Sequence
 		if req.GetToSequence() > 0 {
 			to = min(to, req.GetToSequence())
-		} else if at := req.GetBeforeUnixNano(); at != 0 {
+		} else if at := req.GetBeforeUnixNano(); at > 0 {
 			if to, err = h.log.After(ctx, time.Unix(0, at)); err != nil {
 				return 0, nil, err
 			}

@@ -163,11 +163,16 @@ func TestB12_PurgeOfABacklog(t *testing.T) {
 	x := openTopics(t)
 	x.backlog(50)
 	desk := x.desks["eu-west"]
-	_, err := desk.PurgeTopic(t.Context(), &pb.TopicActRequest{Topic: "orders", Slot: "eu-west"})
+	_, err := desk.PurgeTopic(t.Context(), &pb.TopicActRequest{Topic: "orders", Slot: "eu-west", All: true})
 	x.want(err, api.NotCopied, waiting)
-	_, err = desk.PurgeTopic(t.Context(), &pb.TopicActRequest{Topic: "orders", Slot: "eu-west", Force: true})
+	_, err = desk.PurgeTopic(t.Context(), &pb.TopicActRequest{Topic: "orders", Slot: "eu-west", All: true, Force: true})
 	x.want(err, api.BadRequest, "--reason")
-	_, err = desk.PurgeTopic(t.Context(), &pb.TopicActRequest{Topic: "orders", Slot: "us-east"})
+	for _, vague := range []*pb.TopicActRequest{{Topic: "orders"}, {Topic: "orders", All: true, ToSequence: 2}, {Topic: "orders", BeforeUnixNano: -1}} {
+		vague.Force, vague.Reason = true, "whatever was meant"
+		_, err = desk.PurgeTopic(t.Context(), vague)
+		x.want(err, api.BadRequest, "say what is to go")
+	}
+	_, err = desk.PurgeTopic(t.Context(), &pb.TopicActRequest{Topic: "orders", Slot: "us-east", All: true})
 	x.want(err, api.NotCopied, "may be all that is left")
 	if got := x.acts("eu-west"); got != "" {
 		t.Fatalf("refused acts are in the audit: %s", got)
@@ -216,6 +221,10 @@ func TestB12_ShorteningOverABacklog(t *testing.T) {
 	r, err := x.reload("eu-west", &pb.ReloadManifestRequest{Force: true, Reason: "disk is short"})
 	if err != nil || !r.GetChanged() || len(r.GetTopics()) != 1 || r.GetTopics()[0].GetFields()[0] != "retention.max_age: 168h0m0s | 1s" {
 		t.Fatalf("forced: %v %v", r, err)
+	}
+	audit := fmt.Sprintf(`"manifest_before":%q,"manifest_after":%q,"changes":["orders: alter (retention.max_age: 168h0m0s | 1s)"]`, r.GetPrevious(), r.GetDigest())
+	if got := x.acts("eu-west"); strings.Count(got, audit) != 2 {
+		t.Errorf("the audit's two lines lack %s: %s", audit, got)
 	}
 	x.eventually("everything has expired", func() bool {
 		s, err := x.desks["eu-west"].Topics(t.Context(), "orders")

@@ -295,13 +295,15 @@ func (x *LogStep) GetRole() string {
 
 // TopicActRequest is of an act that takes records away.
 type TopicActRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Topic          string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
-	Slot           string                 `protobuf:"bytes,2,opt,name=slot,proto3" json:"slot,omitempty"`                                              // empty: all logs of the topic that this region holds
-	ToSequence     uint64                 `protobuf:"varint,3,opt,name=to_sequence,json=toSequence,proto3" json:"to_sequence,omitempty"`               // of a purge: the last sequence to go; 0: all
-	BeforeUnixNano int64                  `protobuf:"varint,4,opt,name=before_unix_nano,json=beforeUnixNano,proto3" json:"before_unix_nano,omitempty"` // of a purge: what was ingested before; 0: all
-	Force          bool                   `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`                                           // also if targets do not have the records yet
-	Reason         string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`                                          // of force
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Topic string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Slot  string                 `protobuf:"bytes,2,opt,name=slot,proto3" json:"slot,omitempty"` // empty: all logs of the topic that this region holds
+	// A purge says exactly one of to_sequence, before_unix_nano and all.
+	ToSequence     uint64 `protobuf:"varint,3,opt,name=to_sequence,json=toSequence,proto3" json:"to_sequence,omitempty"`               // the last sequence to go
+	BeforeUnixNano int64  `protobuf:"varint,4,opt,name=before_unix_nano,json=beforeUnixNano,proto3" json:"before_unix_nano,omitempty"` // what was ingested before
+	Force          bool   `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`                                           // also if targets do not have the records yet
+	Reason         string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`                                          // of force
+	All            bool   `protobuf:"varint,7,opt,name=all,proto3" json:"all,omitempty"`                                               // everything that is stored now
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -376,6 +378,13 @@ func (x *TopicActRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *TopicActRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
 }
 
 type TopicActResponse struct {
@@ -606,7 +615,7 @@ const file_domicile_v1_change_proto_rawDesc = "" +
 	"\aLogStep\x12$\n" +
 	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12\x12\n" +
 	"\x04what\x18\x02 \x01(\tR\x04what\x12\x12\n" +
-	"\x04role\x18\x03 \x01(\tR\x04role\"\xb4\x01\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\"\xc6\x01\n" +
 	"\x0fTopicActRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x12\n" +
 	"\x04slot\x18\x02 \x01(\tR\x04slot\x12\x1f\n" +
@@ -614,7 +623,8 @@ const file_domicile_v1_change_proto_rawDesc = "" +
 	"toSequence\x12(\n" +
 	"\x10before_unix_nano\x18\x04 \x01(\x03R\x0ebeforeUnixNano\x12\x14\n" +
 	"\x05force\x18\x05 \x01(\bR\x05force\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\";\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x10\n" +
+	"\x03all\x18\a \x01(\bR\x03all\";\n" +
 	"\x10TopicActResponse\x12'\n" +
 	"\x04logs\x18\x01 \x03(\v2\x13.domicile.v1.LogActR\x04logs\"\xd5\x01\n" +
 	"\x06LogAct\x12$\n" +
