@@ -155,11 +155,14 @@ func writeTrouble(b *strings.Builder, t *pb.LogTrouble, self string) {
 func policyRows(s *pb.StatusResponse, now time.Time) [][]string {
 	var rows [][]string
 	for _, p := range s.GetPolicies() {
-		if !p.GetKnown() && p.GetRegion() != s.GetRegion() {
+		if p.GetManifestDigest() == "" {
 			rows = append(rows, []string{p.GetRegion(), "policy " + unknown, "manifest " + unknown})
 			continue
 		}
-		manifest := "same manifest as here"
+		policy, manifest := unknown, "same manifest as here"
+		if p.GetKnown() {
+			policy = firstOf(p.GetRevision(), "none active")
+		}
 		switch {
 		case p.GetRegion() == s.GetRegion():
 			manifest = "this region"
@@ -170,7 +173,7 @@ func policyRows(s *pb.StatusResponse, now time.Time) [][]string {
 		if p.GetHeardUnixNano() != 0 {
 			heard = "heard " + sinceText(p.GetHeardUnixNano(), now) + " ago"
 		}
-		rows = append(rows, []string{p.GetRegion(), "policy " + firstOf(p.GetRevision(), "none active"), "manifest " + firstOf(p.GetManifestDigest(), unknown), manifest, heard})
+		rows = append(rows, []string{p.GetRegion(), "policy " + policy, "manifest " + p.GetManifestDigest(), manifest, heard})
 		for _, d := range p.GetDifferences() {
 			rows = append(rows, []string{"", "differs: " + d})
 		}

@@ -83,7 +83,7 @@ func missing(l *regions.LinkStatus) string {
 }
 
 func policyStates(v *View) []*pb.PolicyState {
-	out := []*pb.PolicyState{{Region: v.Region, Known: v.Policy.Active, Revision: v.Policy.Revision, Serial: v.Policy.Serial,
+	out := []*pb.PolicyState{{Region: v.Region, Known: !slices.Contains(v.Silent, silentPolicy), Revision: v.Policy.Revision, Serial: v.Policy.Serial,
 		ManifestDigest: v.Federation.Digest(), ManifestEqual: true}}
 	links := slices.Clone(v.Links)
 	slices.SortFunc(links, func(a, b regions.LinkStatus) int { return cmp.Compare(a.Peer, b.Peer) })
