@@ -45,7 +45,7 @@ func (r *run) acts(ctx context.Context, w *watch) error {
 	calm, cut := r.o.For/5, r.o.For/2
 	r.say("Now producers publish in all three regions. A region's lag is that of its oldest copy.")
 	w.enter("calm")
-	if err := wait(ctx, calm); err != nil {
+	if err := lab.Pass(ctx, calm); err != nil {
 		return err
 	}
 	r.say("Now eu-west is cut off: nothing gets in or out, and nobody is told. ap-south rests.")
@@ -63,7 +63,7 @@ func (r *run) acts(ctx context.Context, w *watch) error {
 	r.traffic.rest("")
 	r.say("The cut heals.")
 	w.enter("healed")
-	return wait(ctx, r.o.For-calm-cut)
+	return lab.Pass(ctx, r.o.For-calm-cut)
 }
 
 // rest lets the idle region come to rest: nothing more for its own logs is under way.
@@ -75,16 +75,4 @@ func (r *run) rest(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// wait lets the story go on for d.
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -135,11 +135,11 @@ func (w *watch) measure(ctx context.Context, cut time.Duration) error {
 	w.mu.Lock()
 	w.from = start.Add(settleFor)
 	w.mu.Unlock()
-	if err := wait(ctx, cut*3/5); err != nil {
+	if err := lab.Pass(ctx, cut*3/5); err != nil {
 		return err
 	}
 	w.run.tryWhileCut(ctx)
-	err := wait(ctx, cut-w.run.clock.Now().Sub(start))
+	err := lab.Pass(ctx, cut-w.run.clock.Now().Sub(start))
 	if err == nil {
 		err = lab.Poll(ctx, extension, w.enough)
 	}

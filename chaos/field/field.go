@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"domicile/chaos/lab"
 	"domicile/deploy"
 	"domicile/gateway/node"
 	"domicile/regions"
@@ -103,34 +104,19 @@ func Open(ctx context.Context, o Options) (_ *Field, err error) {
 // found writes the federation's files: manifest, policies, and for each node its
 // configuration and certificates.
 func (f *Field) found() error {
-	manifest := f.options.Manifest
-	if manifest == nil {
-		manifest = deploy.FederationYAML
-	}
-	planned, err := regions.ParseManifest("federation.yaml", manifest)
+	founding, err := lab.Found(f.options.Manifest, validity, f.plan)
 	if err != nil {
 		return err
 	}
-	text := string(manifest)
-	for i, name := range planned.Regions() {
-		r, _ := planned.Region(name)
-		text = strings.ReplaceAll(text, `{link: "`+r.Link+`"}`, f.plan(name, i+1))
-	}
-	if f.Federation, err = regions.ParseManifest("federation.yaml", []byte(text)); err != nil {
-		return err
-	}
-	if err := os.WriteFile(f.manifest(), []byte(text), 0o600); err != nil {
+	f.Federation = founding.Federation
+	if err := os.WriteFile(f.manifest(), founding.Manifest, 0o600); err != nil {
 		return err
 	}
 	if err := deploy.WritePolicies(f.Policies()); err != nil {
 		return err
 	}
-	authority, err := identity.NewCA(planned.Name(), time.Now(), validity)
-	if err != nil {
-		return err
-	}
 	for _, n := range f.nodes {
-		if err := n.settle(authority); err != nil {
+		if err := n.settle(founding.Authority); err != nil {
 			return fmt.Errorf("settle %s: %w", n.Name, err)
 		}
 	}
@@ -139,7 +125,7 @@ func (f *Field) found() error {
 
 // plan gives the nodes of a region their names and addresses, and returns the
 // region's entry in the manifest.
-func (f *Field) plan(region string, number int) string {
+func (f *Field) plan(region string, number int, _ *identity.Authority) (entry string, err error) {
 	add := func(name, gateway string, n int) string {
 		node := &Node{Name: name, Region: region, Gateway: gateway, Host: fmt.Sprintf("127.0.%d.%d", number, n), field: f, Dir: filepath.Join(f.root, name)}
 		node.disk = &disk{dir: node.Dir}
@@ -147,13 +133,13 @@ func (f *Field) plan(region string, number int) string {
 		return node.at(linkPort)
 	}
 	if !slices.Contains(f.options.Quorum, region) {
-		return fmt.Sprintf("{link: %q}", add(region, "", 1))
+		return fmt.Sprintf("{link: %q}", add(region, "", 1)), nil
 	}
 	var entries []string
 	for i, g := range gateways {
 		entries = append(entries, fmt.Sprintf("%s: %q", g, add(region+"."+g, g, i+1)))
 	}
-	return "{gateways: {" + strings.Join(entries, ", ") + "}}"
+	return "{gateways: {" + strings.Join(entries, ", ") + "}}", nil
 }
 
 func (f *Field) manifest() string { return filepath.Join(f.root, "federation.yaml") }

@@ -17,21 +17,15 @@ const (
 	Reject Loss = "reject" // the sender gets a reset at once
 )
 
-// table holds all rules of a field: two sets of address pairs and one of pairs with a
-// port for each loss. Elements end by themselves, in the kernel.
+// table holds all rules of a field, and for each loss a set of address pairs. Elements
+// end by themselves, in the kernel.
 const table = `table inet domicile_field {
-	set drop_pair { type ipv4_addr . ipv4_addr; flags timeout; }
-	set drop_port { type ipv4_addr . ipv4_addr . inet_service; flags timeout; }
-	set reject_pair { type ipv4_addr . ipv4_addr; flags timeout; }
-	set reject_port { type ipv4_addr . ipv4_addr . inet_service; flags timeout; }
+	set cut_drop { type ipv4_addr . ipv4_addr; flags timeout; }
+	set cut_reject { type ipv4_addr . ipv4_addr; flags timeout; }
 	chain arriving {
 		type filter hook input priority -10; policy accept;
-		ip saddr . ip daddr @drop_pair drop
-		ip saddr . ip daddr . tcp dport @drop_port drop
-		ip saddr . ip daddr . tcp sport @drop_port drop
-		ip saddr . ip daddr @reject_pair meta l4proto tcp reject with tcp reset
-		ip saddr . ip daddr . tcp dport @reject_port reject with tcp reset
-		ip saddr . ip daddr . tcp sport @reject_port reject with tcp reset
+		ip saddr . ip daddr @cut_drop drop
+		ip saddr . ip daddr @cut_reject meta l4proto tcp reject with tcp reset
 	}
 }
 `
@@ -65,16 +59,7 @@ func nft(ctx context.Context, script string) error {
 // itself. Cut both ways for a whole cut. A second cut of the same path replaces the
 // first. It is safe for concurrent use.
 func (f *Field) Cut(ctx context.Context, from, to *Node, loss Loss, lasts time.Duration) error {
-	return cut(ctx, string(loss)+"_pair", from.Host+" . "+to.Host, lasts)
-}
-
-// CutPort is Cut for the connections to one port of either node.
-func (f *Field) CutPort(ctx context.Context, from, to *Node, port int, loss Loss, lasts time.Duration) error {
-	return cut(ctx, string(loss)+"_port", fmt.Sprintf("%s . %s . %d", from.Host, to.Host, port), lasts)
-}
-
-func cut(ctx context.Context, set, path string, lasts time.Duration) error {
-	element := "inet domicile_field " + set + " { " + path
+	element := "inet domicile_field cut_" + string(loss) + " { " + from.Host + " . " + to.Host
 	timed := fmt.Sprintf("%s timeout %dms }\n", element, max(lasts.Milliseconds(), 1))
 	return nft(ctx, "add element "+timed+"delete element "+element+" }\nadd element "+timed)
 }
@@ -82,7 +67,7 @@ func cut(ctx context.Context, set, path string, lasts time.Duration) error {
 // Mend ends a cut from one node to another; there may be none. It is safe for
 // concurrent use.
 func (f *Field) Mend(ctx context.Context, from, to *Node, loss Loss) error {
-	element := "element inet domicile_field " + string(loss) + "_pair { " + from.Host + " . " + to.Host + " }\n"
+	element := "element inet domicile_field cut_" + string(loss) + " { " + from.Host + " . " + to.Host + " }\n"
 	return nft(ctx, "add "+element+"delete "+element)
 }
 
@@ -104,8 +89,8 @@ func (f *Field) Sever(ctx context.Context, a, b string, loss Loss, lasts time.Du
 // Heal ends every cut at once. It is safe for concurrent use.
 func (f *Field) Heal(ctx context.Context) error {
 	var script strings.Builder
-	for _, set := range []string{"drop_pair", "drop_port", "reject_pair", "reject_port"} {
-		script.WriteString("flush set inet domicile_field " + set + "\n")
+	for _, loss := range []Loss{Drop, Reject} {
+		script.WriteString("flush set inet domicile_field cut_" + string(loss) + "\n")
 	}
 	return nft(ctx, script.String())
 }

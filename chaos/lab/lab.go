@@ -12,9 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
+	"domicile/chaos/ports"
 	"domicile/deploy"
 	"domicile/gateway/node"
 	"domicile/regions"
@@ -81,59 +81,43 @@ func Open(ctx context.Context, o Options) (_ *Lab, err error) {
 
 // found makes the federation: authority, addresses, regions, manifest.
 func (l *Lab) found() error {
-	manifest := l.options.Manifest
-	if manifest == nil {
-		manifest = deploy.FederationYAML
-	}
-	planned, err := regions.ParseManifest("federation.yaml", manifest)
+	founding, err := Found(l.options.Manifest, validity, l.settle)
 	if err != nil {
 		return err
 	}
-	if l.Authority, err = identity.NewCA(planned.Name(), time.Now(), validity); err != nil {
-		return err
-	}
-	text := string(manifest)
-	for _, name := range planned.Regions() {
-		if err := l.settle(name); err != nil {
-			return fmt.Errorf("settle %s: %w", name, err)
-		}
-		r, _ := planned.Region(name)
-		text = strings.ReplaceAll(text, `"`+r.Link+`"`, `"`+l.regions[name].address+`"`)
-	}
-	if l.Federation, err = regions.ParseManifest("federation.yaml", []byte(text)); err != nil {
-		return err
-	}
+	l.Federation, l.Authority = founding.Federation, founding.Authority
 	for _, r := range l.regions {
-		err = errors.Join(err, os.WriteFile(r.manifest(), []byte(text), 0o600))
+		err = errors.Join(err, os.WriteFile(r.manifest(), founding.Manifest, 0o600))
 	}
 	return err
 }
 
-// settle gives one region a directory, an address and a certificate.
-func (l *Lab) settle(name string) error {
-	listener, err := freePort()
+// settle gives one region a directory, an address and a certificate, and returns its
+// entry in the manifest.
+func (l *Lab) settle(name string, _ int, authority *identity.Authority) (entry string, err error) {
+	listener, err := ports.Listen()
 	if err != nil {
-		return err
+		return "", err
 	}
 	r := &Region{Name: name, Dir: filepath.Join(l.root, name), lab: l, link: listener, address: listener.Addr().String()}
 	l.regions[name] = r
 	for i := range r.ports {
-		p, err := freePort()
+		p, err := ports.Listen()
 		if err != nil {
-			return err
+			return "", err
 		}
 		r.ports[i] = p.Addr().String()
 		defer p.Close() // held until all are chosen
 	}
 	if err := os.MkdirAll(r.Data(), 0o700); err != nil {
-		return err
+		return "", err
 	}
-	cert, key, err := l.Authority.Issue(identity.Region, name, time.Now(), validity, "127.0.0.1")
+	cert, key, err := authority.Issue(identity.Region, name, time.Now(), validity, "127.0.0.1")
 	if err != nil {
-		return err
+		return "", err
 	}
-	r.identity, err = identity.New(cert, key, l.Authority.CertPEM(), regions.NewSteadyClock())
-	return err
+	r.identity, err = identity.New(cert, key, authority.CertPEM(), regions.NewSteadyClock())
+	return fmt.Sprintf("{link: %q}", r.address), err
 }
 
 // Policies is the policy directory that every region reads.

@@ -137,3 +137,15 @@ func Poll(ctx context.Context, within time.Duration, ask func() error) error {
 		}
 	}
 }
+
+// Pass lets d go by. It ends early, with the cause, when ctx ends.
+func Pass(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"domicile/chaos/canary"
 	"domicile/chaos/field"
+	"domicile/chaos/lab"
 	"domicile/chaos/ledger"
 	"domicile/regions"
 )
@@ -171,7 +172,7 @@ func (r *run) trouble(ctx context.Context, gauges bool, interval time.Duration) 
 func (r *run) weigh(ctx context.Context, point ledger.StepKind) {
 	r.book.Point(point)
 	for range 3 {
-		if pass(ctx, time.Second) != nil {
+		if lab.Pass(ctx, time.Second) != nil {
 			return
 		}
 		for _, n := range r.field.Nodes() {

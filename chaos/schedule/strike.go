@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"domicile/chaos/field"
+	"domicile/chaos/lab"
 	"domicile/chaos/ledger"
 )
 
@@ -29,7 +30,7 @@ func (r *run) strike(ctx context.Context) error {
 	for _, lane := range lanes {
 		work.Go(func() {
 			for _, s := range lane {
-				if err := pass(ctx, time.Until(start.Add(s.At))); err != nil {
+				if err := lab.Pass(ctx, time.Until(start.Add(s.At))); err != nil {
 					errs <- err
 					return
 				}
@@ -49,19 +50,7 @@ func (r *run) strike(ctx context.Context) error {
 	if err := errors.Join(all...); err != nil {
 		return err
 	}
-	return pass(ctx, time.Until(start.Add(r.plan.Span)))
-}
-
-// pass lets d go by.
-func pass(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return lab.Pass(ctx, time.Until(start.Add(r.plan.Span)))
 }
 
 // fault is one step from its begin to its end. In the history it begins when it holds
@@ -73,7 +62,7 @@ func (r *run) fault(ctx context.Context, s Step) error {
 		return err
 	}
 	ends := r.note(s)
-	err = pass(ctx, s.For)
+	err = lab.Pass(ctx, s.For)
 	started := r.starting(s)
 	for _, end := range ends {
 		end()

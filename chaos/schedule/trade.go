@@ -10,6 +10,7 @@ import (
 	"domicile/api"
 	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
+	"domicile/chaos/lab"
 	"domicile/chaos/ledger"
 	"domicile/chaos/shop"
 )
@@ -130,7 +131,7 @@ func (t *trade) consume(ctx context.Context, topic string) {
 			t.run.book.Heard(reader, t.region, topic, m)
 			return nil
 		})
-		if pass(ctx, sampleEvery) != nil {
+		if lab.Pass(ctx, sampleEvery) != nil {
 			return
 		}
 	}
@@ -139,7 +140,7 @@ func (t *trade) consume(ctx context.Context, topic string) {
 // sample notes what the region says of its lags and links until ctx ends. In a
 // quorum region every node is asked.
 func (t *trade) sample(ctx context.Context) {
-	for pass(ctx, sampleEvery) == nil {
+	for lab.Pass(ctx, sampleEvery) == nil {
 		for _, n := range t.run.field.Of(t.region) {
 			desk, err := n.Desk()
 			if err != nil {

@@ -20,7 +20,7 @@ const module = "domicile"
 // of lower floors.
 var floors = [][]string{
 	{"api", "api/domicile/v1", "deploy"},
-	{"regions/strict", "regions/link/linktest"},
+	{"regions/strict", "regions/link/linktest", "chaos/ports"},
 	{"regions"},
 	{"api/wire"},
 	{"policy", "regions/fabric", "regions/identity"},

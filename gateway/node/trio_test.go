@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,6 +15,7 @@ import (
 	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
 	"domicile/chaos/lab"
+	"domicile/chaos/ports"
 	"domicile/gateway/node"
 	"domicile/regions"
 	"domicile/regions/identity"
@@ -81,18 +80,14 @@ func newTrio(t *testing.T) *trio {
 	return r
 }
 
-// port is an address that nothing listens at, below the ports that connections get.
+// port is an address that nothing listens at.
 func port(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
+	address, err := ports.Free()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return ""
+	return address
 }
 
 func (r *trio) run(names ...string) {

@@ -3,13 +3,13 @@ package fabrictest
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"domicile/chaos/ports"
 	"domicile/regions"
 	"domicile/regions/fabric"
 	"domicile/regions/identity"
@@ -40,7 +40,9 @@ func NewTrio(t testing.TB, change ...func(*fabric.Config)) *Trio {
 	r := &Trio{Configs: map[string]fabric.Config{}, t: t, nodes: map[string]*fabric.Fabric{}, relays: map[[2]string]*relay{}}
 	listen := map[string]string{}
 	for _, node := range nodes {
-		listen[node] = freePort(t)
+		if listen[node], err = ports.Free(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, node := range nodes {
 		cert, key, err := ca.Issue(identity.Region, "here", time.Now(), time.Hour)
@@ -69,21 +71,6 @@ func NewTrio(t testing.TB, change ...func(*fabric.Config)) *Trio {
 	}
 	t.Cleanup(r.end) // before the directories go
 	return r
-}
-
-// freePort is an address that nothing listens at, and that no connection is given by chance:
-// it lies below the ports that the kernel hands out.
-func freePort(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port")
-	return ""
 }
 
 // Start opens the named nodes, all without a name.
