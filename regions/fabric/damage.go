@@ -15,24 +15,23 @@ import (
 // Range is a row of a log's sequences, both ends included.
 type Range struct{ From, To uint64 }
 
-// maxRanges is how many ranges of damage a log keeps apart; more are only counted.
+// maxRanges is how many ranges of damage a log keeps apart. A further one is joined with
+// its nearest neighbour: what lies between then counts as damaged too, so that the count
+// may be too high and is never too low.
 const maxRanges = 1000
 
 // damage is what was found to be lost of a log, in this run.
 type damage struct {
 	mu     sync.Mutex
 	ranges []Range // by sequence, apart from each other
-	count  uint64  // sequences
+	count  uint64  // sequences in them
 }
 
-// note adds a range and says how many of its sequences are new.
+// note adds a range and says by how many sequences the count rose.
 func (d *damage) note(r Range) (added uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.ranges) >= maxRanges {
-		return 0
-	}
-	at, _ := slices.BinarySearchFunc(d.ranges, r, func(a, b Range) int {
+	at, touches := slices.BinarySearchFunc(d.ranges, r, func(a, b Range) int {
 		switch {
 		case a.To < b.From:
 			return -1
@@ -41,6 +40,13 @@ func (d *damage) note(r Range) (added uint64) {
 		}
 		return 0
 	})
+	if !touches && len(d.ranges) >= maxRanges {
+		r = d.reach(r, at)
+		at = max(0, at-1) // the neighbour before, if that was nearer
+		if d.ranges[at].To < r.From {
+			at++
+		}
+	}
 	whole, before, end := r, uint64(0), at
 	for ; end < len(d.ranges) && d.ranges[end].From <= r.To; end++ {
 		whole.From, whole.To = min(whole.From, d.ranges[end].From), max(whole.To, d.ranges[end].To)
@@ -50,6 +56,15 @@ func (d *damage) note(r Range) (added uint64) {
 	added = whole.To - whole.From + 1 - before
 	d.count += added
 	return added
+}
+
+// reach is a range that lies before the one at index at, stretched to its nearest
+// neighbour.
+func (d *damage) reach(r Range, at int) Range {
+	if at == len(d.ranges) || at > 0 && r.From-d.ranges[at-1].To <= d.ranges[at].From-r.To {
+		return Range{d.ranges[at-1].To, r.To}
+	}
+	return Range{r.From, d.ranges[at].From}
 }
 
 func (d *damage) get() (ranges []Range, count uint64) {

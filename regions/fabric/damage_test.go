@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -185,4 +186,39 @@ func TestUpgrade_Format1HasNoChecksums(t *testing.T) {
 	if err != nil || v.WithoutSum != fixtureRecords-fixtureSwept-1 || v.Checked != 7 || !cmp.Equal(v.Ranges, []fabric.Range{{From: 34, To: 34}}) {
 		t.Fatalf("%+v: %v", v, err)
 	}
+}
+
+// RA5: the broker's answer to a batch is lost, and a record of it is damaged when the log is
+// read back. What lies before it is acknowledged; from there on nobody is told that a record
+// is stored or lost, nor that another writer came; the log says why it stopped, and the
+// next start goes on behind what is damaged.
+func TestRA5_DamageFoundByTheReadBackIsUnknown(t *testing.T) {
+	dir := t.TempDir()
+	var armed, drop atomic.Bool
+	f := fabrictest.Open(t, func(c *fabric.Config) {
+		c.Dir = dir
+		c.Hooks.Wire = func(conn net.Conn) net.Conn { return flippingConn{conn, &armed} }
+		c.Hooks.DropAck = func(api.LogID) bool { return drop.Swap(false) }
+	})
+	l := fabrictest.Home(t, f, "orders@here")
+	allStored(t, appendMany(t, l, 0, 5))
+	armed.Store(true)
+	drop.Store(true)
+	wantCode(t, fabrictest.Append(t, l, record(5)).Err, api.OutcomeUnknown)
+	armed.Store(false)
+	refused := fabrictest.Append(t, l, record(6))
+	wantCode(t, refused.Err, api.StorageFailed)
+	h := f.Health().Logs[0]
+	for _, why := range []string{refused.Err.Error(), h.Stopped} {
+		if !strings.Contains(why, "damaged") || strings.Contains(why, "another writer") {
+			t.Errorf("said: %s", why)
+		}
+	}
+	closeNow(t, f)
+	f = fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
+	l = fabrictest.Home(t, f, "orders@here")
+	if s := fabrictest.Append(t, l, record(6)); s.Err != nil || s.Duplicate || s.Position.Sequence != 7 {
+		t.Fatalf("after a start: %+v", s)
+	}
+	holed(t, l, 7, fabric.Range{From: 6, To: 6})
 }

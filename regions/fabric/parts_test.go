@@ -154,3 +154,43 @@ func TestRD1_IndexBounds(t *testing.T) {
 		t.Errorf("the youngest is gone: %v", e)
 	}
 }
+
+// However many rows of damage there are, the count is never lower than what is damaged,
+// every damaged sequence lies in a row, and no more rows are kept than may be.
+func TestRA1_DamageIsNeverUndercounted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var d damage
+		lost := map[uint64]bool{}
+		next := uint64(1)
+		for range maxRanges + 50 { // apart from each other, to begin with
+			next += rapid.Uint64Range(2, 9).Draw(t, "step")
+			d.note(Range{next, next})
+			lost[next] = true
+		}
+		for range rapid.IntRange(0, 30).Draw(t, "more") {
+			from := rapid.Uint64Range(1, next+100).Draw(t, "from")
+			r := Range{from, from + rapid.Uint64Range(0, 20).Draw(t, "length")}
+			was := d.count
+			if added := d.note(r); d.count != was+added {
+				t.Fatalf("%d and %d are not %d", was, added, d.count)
+			}
+			for s := r.From; s <= r.To; s++ {
+				lost[s] = true
+			}
+		}
+		ranges, count := d.get()
+		covered, last := uint64(0), uint64(0)
+		for _, r := range ranges {
+			if r.From <= last || r.To < r.From {
+				t.Fatalf("%v follows %d", r, last)
+			}
+			for s := r.From; s <= r.To; s++ {
+				delete(lost, s)
+			}
+			covered, last = covered+r.To-r.From+1, r.To
+		}
+		if len(lost) > 0 || covered != count || len(ranges) > maxRanges {
+			t.Fatalf("%d sequences in no row, %d covered, %d counted, %d rows", len(lost), covered, count, len(ranges))
+		}
+	})
+}

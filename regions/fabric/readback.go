@@ -16,8 +16,8 @@ func (f *Fabric) stopping() bool { return f.failure.Load() != nil || f.ctx.Err()
 
 // readBack finds out what of a lost burst is in the log. It returns when that is
 // certain, with the number of entries, from the first, that are; they are with the
-// barrier then. It fails when another writer has taken the log over, and when the
-// fabric stops.
+// barrier then. It fails when another writer has taken the log over, when what it finds
+// is damaged, and when the fabric stops.
 func (l *store) readBack(burst []*entry) (stored int, err error) {
 	wait := l.f.cfg.Pace.Of(20 * time.Millisecond)
 	for attempt := 1; ; attempt++ {
@@ -112,15 +112,15 @@ func (f *Fabric) appendOne(ctx context.Context, subject string, last uint64, hea
 	return got, err
 }
 
-// match walks what was found beside the burst. Anything that is neither of the burst
-// nor a barrier of our own comes from another writer: this one stops for good.
+// match walks what was found beside the burst. It ends this writer at anything that is
+// damaged, or is neither of the burst nor a barrier of our own.
 func (l *store) match(burst []*entry, found []*message) (int, error) {
 	n := 0
 	to := l.tail
 	var bytes int64
-	foreign := ""
+	var stopped error
 	for _, m := range found {
-		if foreign != "" {
+		if stopped != nil {
 			break
 		}
 		bytes += m.stored
@@ -136,9 +136,9 @@ func (l *store) match(burst []*entry, found []*message) (int, error) {
 			e.broker = m.broker
 			n++
 		case m.control == controlDamaged:
-			foreign = fmt.Sprintf("broker message %d is damaged", m.broker)
+			stopped = l.stopDamaged(m)
 		default:
-			foreign = fmt.Sprintf("broker message %d is not of this writer", m.broker)
+			stopped = l.stopForeign(m)
 		}
 	}
 	if n > 0 {
@@ -147,14 +147,27 @@ func (l *store) match(burst []*entry, found []*message) (int, error) {
 		l.tail = to
 		l.bytes.Add(bytes)
 	}
-	if foreign == "" {
-		return n, nil
-	}
+	return n, stopped
+}
+
+// stopForeign ends this writer for good: a message is in the log that it did not write.
+func (l *store) stopForeign(m *message) error {
 	err := &api.Error{Code: api.NotReady, Op: "append", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
 		Hint: "another writer took this log over; this node appends nothing more to it until it is started again"}
-	l.log.Error("writer stopped: the log was taken over", "found", foreign)
+	l.log.Error("writer stopped: the log was taken over", "broker_sequence", m.broker)
 	l.stop(err, "another writer took the log over")
-	return n, err
+	return err
+}
+
+// stopDamaged ends this writer: what it wrote a moment ago is not what the disk gives back.
+// Which of its records that was can't be told, so none from there on is called stored or
+// lost; the next opening names what is damaged and goes on behind it.
+func (l *store) stopDamaged(m *message) error {
+	l.log.Error("writer stopped: what was just written is damaged", "broker_sequence", m.broker, "messages", max(1, m.lost))
+	l.stop(&api.Error{Code: api.StorageFailed, Op: "append", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
+		Hint: "what was last written to this log is damaged on the disk: check the disk, then start the region's node again"},
+		"what was last written is damaged on this disk")
+	return unknown("what was written is damaged on the disk, and an answer of the broker was lost")
 }
 
 // is reports whether the message is this entry.
