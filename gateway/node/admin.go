@@ -182,6 +182,9 @@ func (n *Node) warnings() []string {
 		if l.Damaged > 0 {
 			out = append(out, fmt.Sprintf("%s: %d records are damaged or missing on this disk, the first at sequence %d; readers and mirrors get a gap", l.Log, l.Damaged, l.Damage[0].From))
 		}
+		if l.Unread != "" {
+			out = append(out, l.Log+": some records can't be read from this disk, and are not taken for lost: "+l.Unread)
+		}
 		switch {
 		case l.Stopped != "":
 			out = append(out, l.Log+": "+l.Stopped)

@@ -37,6 +37,11 @@ func record(i int) api.Record {
 // number.
 func appendMany(t testing.TB, l regions.HomeLog, from, to int) []regions.Stored {
 	t.Helper()
+	return appendRecords(t, l, from, to, record)
+}
+
+func appendRecords(t testing.TB, l regions.HomeLog, from, to int, record func(int) api.Record) []regions.Stored {
+	t.Helper()
 	out := make([]regions.Stored, to-from)
 	var wg sync.WaitGroup
 	for i := from; i < to; i++ {

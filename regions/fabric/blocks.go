@@ -175,7 +175,7 @@ func (l *store) fromBlocks(ctx context.Context, from, to uint64, count, maxBytes
 		all, err = covering(all, from, to)
 	}
 	if err != nil {
-		return nil, l.readFailed(err)
+		return nil, l.unreadable(from, err)
 	}
 	var out []*message
 	size := 0
@@ -191,7 +191,7 @@ func (l *store) fromBlocks(ctx context.Context, from, to uint64, count, maxBytes
 		}
 		data, err := os.ReadFile(b.path)
 		if err != nil {
-			return nil, l.readFailed(err)
+			return nil, l.unreadable(from, err)
 		}
 		rawRecords(data, l.subjects(), func(r raw) {
 			if r.sequence < next || r.sequence > to || len(out) > 0 && (len(out) >= count || size >= maxBytes) {

@@ -31,6 +31,7 @@ const (
 	childRelaxed = "FABRIC_TEST_CHILD_RELAXED"
 	childTells   = "FABRIC_TEST_CHILD_TELLS"
 	childDies    = "FABRIC_TEST_CHILD_DIES_IN_SYNC"
+	childReads   = "FABRIC_TEST_CHILD_READS"
 )
 
 // runChild is the process that the crash tests kill: it appends without end and
@@ -42,11 +43,18 @@ func runChild() bool {
 	}
 	number := func(name string) int { n, _ := strconv.Atoi(os.Getenv(name)); return n }
 	ctx := context.Background()
-	f, err := fabric.Open(ctx, fabric.Config{Region: "here", Federation: "test", Dir: dir, MaxStore: 1 << 30,
+	var clock regions.Clock
+	if os.Getenv(childReads) != "" { // later, so that an opening reads back no more than it must
+		clock = regions.NewManualClock(time.Now().Add(24 * time.Hour))
+	}
+	f, err := fabric.Open(ctx, fabric.Config{Region: "here", Federation: "test", Dir: dir, MaxStore: 1 << 30, Clock: clock,
 		Hooks: fabric.Hooks{NoBarrier: os.Getenv(childUnsafe) != "", Sync: deadlySync(number(childDies))}})
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(1)
+	}
+	if os.Getenv(childReads) != "" {
+		f.KeepIDs(10)
 	}
 	id := api.LogID{Tenant: api.DefaultTenant, Topic: "orders", Slot: "here"}
 	l, err := f.Home(ctx, fabric.LogConfig{ID: id, Epoch: api.StaticEpoch("here"),
@@ -60,14 +68,18 @@ func runChild() bool {
 		fmt.Println("error", err)
 		os.Exit(1)
 	}
+	if os.Getenv(childReads) != "" {
+		readChild(f, l)
+	}
 	slots := make(chan struct{}, number(childWindow))
 	var mu sync.Mutex
 	for i := int(l.Head().Sequence); ; i++ {
 		slots <- struct{}{}
 		l.Append(regions.Draft{Record: childRecord(i, number(childBody))}, func(s regions.Stored) {
 			if code := api.CodeOf(s.Err); code == api.StorageFailed && os.Getenv(childTells) != "" {
+				h := f.Health()
 				mu.Lock()
-				fmt.Println("refused", code)
+				fmt.Println("refused", code, "failed", h.Failed, h.Reason)
 				mu.Unlock()
 				return
 			}

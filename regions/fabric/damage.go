@@ -3,9 +3,11 @@ package fabric
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -77,6 +79,33 @@ func (d *damage) get() (ranges []Range, count uint64) {
 func (l *store) lose(r Range) {
 	if added := l.damage.note(r); added > 0 {
 		l.log.Error("records are damaged or missing on this disk; readers and mirrors get a gap", "from", r.From, "to", r.To)
+	}
+}
+
+// unread is the last failure to read a log's files.
+type unread struct {
+	at     uint64 // the broker's sequence from which on nothing was read
+	reason string
+}
+
+// unreadable says that a file of the log can't be read, which is no loss: the disk may give
+// it out later. A file that the broker took away meanwhile is asked for again.
+func (l *store) unreadable(from uint64, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return l.readFailed(err)
+	}
+	if was := l.unread.Swap(&unread{from, err.Error()}); was == nil {
+		l.log.Error("records can't be read from this disk", "error", err)
+	}
+	return &api.Error{Code: api.StorageFailed, Op: "read log", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
+		RetryAfter: l.f.cfg.Pace.Of(5 * time.Second), Hint: "a file of the log can't be read: check the disk; nothing is taken for lost", Err: err}
+}
+
+// wasRead ends the word of a failure to read what has now been read.
+func (l *store) wasRead(from uint64, got []*message) {
+	u := l.unread.Load()
+	if u != nil && len(got) > 0 && from <= u.at && u.at <= got[len(got)-1].broker {
+		l.unread.CompareAndSwap(u, nil)
 	}
 }
 

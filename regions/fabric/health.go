@@ -40,6 +40,7 @@ type LogHealth struct {
 	MaxBytes  int64     // 0 when not open
 	FullSince time.Time // zero: not full
 	Stopped   string    // why the log takes nothing although the store works
+	Unread    string    // why some of its files could not be read, when last tried; "": all could
 	Damaged   uint64    // sequences found in this run whose records are damaged or missing; of more than 1,000 rows, with what lies between some
 	Damage    []Range   // where, the first ten
 }

@@ -70,7 +70,11 @@ func (l *store) readUpTo(ctx context.Context, from, to uint64, count, maxBytes i
 	if err != nil {
 		return nil, err
 	}
-	return l.complete(ctx, got, from, to, count, maxBytes)
+	got, err = l.complete(ctx, got, from, to, count, maxBytes)
+	if err == nil {
+		l.wasRead(from, got)
+	}
+	return got, err
 }
 
 func (l *store) readFailed(err error) error {

@@ -48,8 +48,9 @@ type store struct {
 	front atomic.Uint64 // the broker's first sequence; below it all is deleted
 
 	damage   damage
-	trailing uint64 // damaged messages at the end, while the log is read back
-	cut      bool   // what the log ended with is lost: the next writer has a term of its own
+	unread   atomic.Pointer[unread] // nil: the last read of each place went well
+	trailing uint64                 // damaged messages at the end, while the log is read back
+	cut      bool                   // what the log ended with is lost: the next writer has a term of its own
 
 	sweeping sync.Mutex // one sweep or change of bounds at a time
 	reserved int64      // MaxBytes of the broker's stream; sweeping's
@@ -244,6 +245,9 @@ func (l *store) describe(h *LogHealth) {
 	h.FullSince, h.Stopped = l.fullSince, l.stopped
 	h.Damage, h.Damaged = l.damage.get()
 	h.Damage = h.Damage[:min(len(h.Damage), 10)]
+	if u := l.unread.Load(); u != nil {
+		h.Unread = u.reason
+	}
 }
 
 // watch puts an entry under its deadline; mu is held.
