@@ -62,6 +62,15 @@ const (
 	NotCopied Code = "NOT_COPIED"
 	// The topic's or the principal's quota is used up; nothing was stored.
 	QuotaExceeded Code = "QUOTA_EXCEEDED"
+
+	// The placement of logs: what the authority, a home or a target refused. Nothing
+	// was changed.
+	PlacementRefused     Code = "PLACEMENT_REFUSED"     // a rule forbids it; Value is the rule's id
+	Conflict             Code = "CONFLICT"              // decided on a state that is no longer the present one
+	Contested            Code = "CONTESTED"             // two authorities gave the log to two homes
+	Fenced               Code = "FENCED"                // this region's right to write the log has lapsed
+	NotHome              Code = "NOT_HOME"              // another region is the log's home
+	AuthorityUnreachable Code = "AUTHORITY_UNREACHABLE" // fewer voters than a majority answer
 )
 
 // Stored says whether a failed call may have left a record behind.
@@ -107,6 +116,8 @@ var codes = map[Code]codeInfo{
 	ShuttingDown: {StoredNo, ActionRetry}, VersionMismatch: {StoredNo, ActionOperator},
 	OutcomeUnknown: {StoredUnknown, ActionRetry},
 	NotCopied:      {StoredNo, ActionOperator}, QuotaExceeded: {StoredNo, ActionRetry},
+	PlacementRefused: {StoredNo, ActionOperator}, Conflict: {StoredNo, ActionFix}, Contested: {StoredNo, ActionOperator},
+	Fenced: {StoredNo, ActionRetry}, NotHome: {StoredNo, ActionRegion}, AuthorityUnreachable: {StoredNo, ActionRetry},
 }
 
 // Known reports whether the code is in the table.
@@ -135,7 +146,7 @@ func (c Code) Retryable() bool { return c.Action() == ActionRetry }
 // Refusal reports whether a written rule, not a state, was the reason.
 func (c Code) Refusal() bool {
 	a := c.Action()
-	return a == ActionPolicy || a == ActionRegion || c == PermissionDenied || c == NotCopied
+	return a == ActionPolicy || a == ActionRegion || c == PermissionDenied || c == NotCopied || c == PlacementRefused
 }
 
 // Error is the one error type that reaches people and clients. Value never holds

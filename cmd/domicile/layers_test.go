@@ -23,7 +23,7 @@ var floors = [][]string{
 	{"regions/strict", "regions/link/linktest", "chaos/ports"},
 	{"regions"},
 	{"api/wire"},
-	{"policy", "regions/fabric", "regions/identity"},
+	{"policy", "regions/fabric", "regions/identity", "regions/placement"},
 	{"regions/link", "api/client"},
 	{"gateway", "gateway/handover", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/ledger"},
 	{"gateway/door", "gateway/admin", "chaos/invariant"},

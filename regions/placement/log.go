@@ -1,0 +1,263 @@
+package placement
+
+import (
+	"slices"
+	"time"
+
+	"domicile/api"
+)
+
+// Status is where a log stands with its home.
+type Status string
+
+// The states of a log.
+const (
+	Active    Status = "ACTIVE"    // the home writes
+	Moving    Status = "MOVING"    // a move is under way, the home still is the old one
+	Opening   Status = "OPENING"   // the home is decided and has not reported that it writes
+	Contested Status = "CONTESTED" // two authorities gave it two homes; both refuse
+)
+
+// Mode says whether a log may ever have another home.
+type Mode string
+
+// The modes. Automatic failover does not exist in this version.
+const (
+	Never  Mode = "never"
+	Manual Mode = "manual"
+)
+
+// Isolation is what a home does that cannot reach the authority.
+type Isolation string
+
+// The two answers. FenceAfter gives up writing when the lease ends; Accept goes on, and
+// a forced failover then means two histories, one of which will be void.
+const (
+	FenceAfter Isolation = "fence_after"
+	Accept     Isolation = "accept"
+)
+
+// Terms are what a log's declaration says about moving it.
+type Terms struct {
+	Allowed    []string      // regions in which the log may rest, sorted
+	Targets    []string      `json:",omitempty"` // regions it may be moved to, sorted
+	Mode       Mode          //
+	Isolation  Isolation     //
+	FenceAfter time.Duration `json:",omitempty"` // length of the lease
+	RPO        time.Duration `json:",omitempty"` // the most that a forced move may lose
+	Approvals  int           `json:",omitempty"` // people, besides the one who asks, that a move needs
+	Digest     string        // of the topic's declaration
+}
+
+// Log is the placement of one log.
+type Log struct {
+	Incarnation string
+	Terms       Terms
+	Home        string
+	Epoch       api.Epoch
+	Status      Status
+	History     []Ended      `json:",omitempty"` // epochs that ended, oldest first
+	Held        *Tenure      `json:",omitempty"` // what the home may still go by, until it opens under changed terms
+	Op          *Op          `json:",omitempty"` // the move under way, or that waits to be opened
+	Divergences []Divergence `json:",omitempty"`
+	Refused     api.Code     `json:",omitempty"` // why the home did not open, if it said so
+	Rival       *Log         `json:",omitempty"` // the other claim, while contested
+	Version     uint64       // of the state when this log last changed
+	Reason      string       `json:",omitempty"` // of that change
+	Actor       string       `json:",omitempty"` // who made it
+}
+
+// Clone is a copy that shares nothing with l.
+func (l Log) Clone() Log {
+	l.Terms.Allowed = slices.Clone(l.Terms.Allowed)
+	l.Terms.Targets = slices.Clone(l.Terms.Targets)
+	l.History = slices.Clone(l.History)
+	l.Divergences = slices.Clone(l.Divergences)
+	if l.Op != nil {
+		op := l.Op.clone()
+		l.Op = &op
+	}
+	if l.Held != nil {
+		h := *l.Held
+		l.Held = &h
+	}
+	if l.Rival != nil {
+		r := l.Rival.Clone()
+		l.Rival = &r
+	}
+	return l
+}
+
+// Tenure is what a home goes by while it is cut off.
+type Tenure struct {
+	Isolation  Isolation
+	FenceAfter time.Duration `json:",omitempty"`
+}
+
+// tenure is the longest that the home may go on writing by itself: by the present terms,
+// or by those it knew before and may not have seen changed.
+func (l *Log) tenure() Tenure {
+	t := Tenure{l.Terms.Isolation, l.Terms.FenceAfter}
+	if l.Held == nil {
+		return t
+	}
+	if l.Held.Isolation == Accept {
+		t.Isolation = Accept
+	}
+	t.FenceAfter = max(t.FenceAfter, l.Held.FenceAfter)
+	return t
+}
+
+// leased reports whether the home may renew: not while a move is under way, since from
+// its beginning on the old home's time must run out.
+func (l *Log) leased() bool {
+	return l.Terms.Isolation == FenceAfter && (l.Status == Active || l.Status == Opening)
+}
+
+// Kind is what sort of move an operation is.
+type Kind string
+
+// The kinds. Both go through the same table.
+const (
+	Planned Kind = "planned" // the home takes part; nothing is lost
+	Forced  Kind = "forced"  // the home does not, or not surely
+)
+
+// Step is how far a move has come.
+type Step string
+
+// The steps, in order.
+const (
+	Begun   Step = "begun"
+	Proven  Step = "proven"  // the old home can't write any more, or its writing is accepted as void
+	Cut     Step = "cut"     // where the old epoch ends is fixed
+	Ready   Step = "ready"   // the target has everything up to the cut and takes nothing beyond it
+	Flipped Step = "flipped" // the target is the home and has not opened yet
+)
+
+// Op is a move.
+type Op struct {
+	ID         string
+	Kind       Kind
+	Target     string
+	Step       Step
+	Plan       string // hash of the plan that people saw and approved
+	Reason     string
+	Actor      string
+	Renewed    uint64     `json:",omitempty"` // index of the home's last renewal before the move began
+	Accepted   Loss       `json:",omitzero"`  // the most that may be lost; nil parts: no bound was named
+	Divergent  bool       `json:",omitempty"` // the old home may go on writing what will be void
+	Overrides  []string   `json:",omitempty"` // rules set aside, by id
+	Proof      *Proof     `json:",omitempty"`
+	Cut        uint64     `json:",omitempty"` // the last sequence that stands
+	SafeTime   time.Time  `json:",omitzero"`  // all records stamped before it are there
+	Lost       *Loss      `json:",omitempty"` // bound of what is beyond the cut
+	Approvals  []Approval `json:",omitempty"`
+	BeganIndex uint64     // index of the entry that began it
+}
+
+func (o Op) clone() Op {
+	o.Overrides = slices.Clone(o.Overrides)
+	o.Approvals = slices.Clone(o.Approvals)
+	if o.Proof != nil {
+		p := *o.Proof
+		o.Proof = &p
+	}
+	o.Accepted = o.Accepted.clone()
+	if o.Lost != nil {
+		l := o.Lost.clone()
+		o.Lost = &l
+	}
+	return o
+}
+
+// ProofKind is why the old home is held to have stopped.
+type ProofKind string
+
+// The proofs.
+const (
+	Marker   ProofKind = "marker"   // the home appended its FENCE marker; End is what it closes
+	Lapsed   ProofKind = "lapsed"   // its lease has run out by the leader's own clock
+	Diverges ProofKind = "accept"   // it may go on; what it writes beyond the cut is void
+	Attested ProofKind = "attested" // people sign that it is stopped
+)
+
+// Proof is the evidence of one move.
+type Proof struct {
+	Kind      ProofKind
+	End       uint64        `json:",omitempty"` // marker: the last sequence before it
+	Sum       string        `json:",omitempty"` // marker: hash of what it closes, if the home has one
+	Renewed   uint64        `json:",omitempty"` // lapsed: index of the renewal that it counts from
+	Waited    time.Duration `json:",omitempty"` // lapsed: by the leader's clock
+	Term      uint64        `json:",omitempty"` // lapsed: the leader's
+	Statement string        `json:",omitempty"` // attested: hash of what was signed
+}
+
+// Loss bounds what a forced move leaves behind. A nil part is not known.
+type Loss struct {
+	Span    *time.Duration `json:",omitempty"`
+	Records *uint64        `json:",omitempty"`
+}
+
+func (l Loss) clone() Loss {
+	if l.Span != nil {
+		s := *l.Span
+		l.Span = &s
+	}
+	if l.Records != nil {
+		r := *l.Records
+		l.Records = &r
+	}
+	return l
+}
+
+// Approval is one person's consent to a plan.
+type Approval struct{ Actor, Role string }
+
+// Ended is an epoch that is over.
+type Ended struct {
+	Epoch    api.Epoch
+	Home     string
+	End      uint64    // the last sequence that stands, if EndKnown
+	EndKnown bool      //
+	SafeTime time.Time `json:",omitzero"`
+	How      How
+	Proof    ProofKind `json:",omitempty"`
+	Lost     *Loss     `json:",omitempty"`
+}
+
+// How an epoch ended.
+type How string
+
+// The ways.
+const (
+	ByMove     How = "moved"
+	ByForce    How = "forced"
+	ByAbort    How = "aborted"
+	ByFounding How = "dropped"  // its move was open when the authority was founded anew
+	ByResolve  How = "resolved" // the log was contested, and this epoch's home won
+	ByAlter    How = "altered"  // its terms changed what the home does while cut off
+	AsLoser    How = "void"     // the log was contested, and this epoch lost: nothing of it stands
+)
+
+// Divergence is what a region holds beyond the end of an epoch.
+type Divergence struct {
+	Epoch  api.Epoch
+	Region string
+	From   uint64 // first and last sequence
+	To     uint64
+	Count  uint64
+	Bytes  uint64
+	Root   string // hash over the records' hashes
+	Fate   Fate
+}
+
+// Fate says what became of a divergent tail.
+type Fate string
+
+// The fates.
+const (
+	Kept        Fate = "open"
+	Republished Fate = "republished"
+	Discarded   Fate = "discarded"
+)
