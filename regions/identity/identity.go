@@ -76,7 +76,7 @@ func (i *Identity) Problem() error {
 
 // Reload reads the files again, or keeps the last good reading and says why. New
 // handshakes use the new reading; connections that are open are held against it by
-// Recheck. An identity in memory has nothing to reload.
+// Verify. An identity in memory has nothing to reload.
 func (i *Identity) Reload() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"os"
 	"sync"
@@ -32,6 +33,8 @@ type gatedConn struct {
 
 	pacer    *pacer    // of a data connection that was dialed; else nil
 	receipts *receipts // of one that was accepted; counts whatever lane it turns out to be
+
+	state atomic.Pointer[tls.ConnectionState] // of one that was accepted, once hands were shaken; not changed
 
 	mu    sync.Mutex
 	peer  string

@@ -277,16 +277,18 @@ func (g *Gates) remove(c *gatedConn) {
 
 // closeAccepted closes the connections that a peer opened and that doomed picks.
 func (g *Gates) closeAccepted(peer string, doomed func(*gatedConn) bool) {
-	var closing []*gatedConn
+	var accepted []*gatedConn
 	g.mu.Lock()
 	for c := range g.conns {
-		if name, _ := c.who(); name == peer && c.origin == regions.In && doomed(c) {
-			closing = append(closing, c)
+		if name, _ := c.who(); name == peer && c.origin == regions.In {
+			accepted = append(accepted, c)
 		}
 	}
 	g.mu.Unlock()
-	for _, c := range closing {
-		c.Close()
+	for _, c := range accepted {
+		if doomed(c) {
+			c.Close()
+		}
 	}
 }
 

@@ -156,7 +156,6 @@ type laneInfo struct {
 	peer  identity.Peer
 	plane Plane
 	conn  *gatedConn
-	state tls.ConnectionState
 	// hello is set once the peer's hello was accepted on this connection; nothing
 	// else is served on it before.
 	hello *atomic.Bool
@@ -196,9 +195,11 @@ func (c laneCredentials) ServerHandshake(rawConn net.Conn) (net.Conn, credential
 		return nil, nil, err
 	}
 	_, plane := raw.who()
+	state := conn.ConnectionState()
+	raw.state.Store(&state)
 	return conn, laneInfo{
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-		peer:           caller, plane: plane, conn: raw, state: conn.ConnectionState(), hello: new(atomic.Bool),
+		peer:           caller, plane: plane, conn: raw, hello: new(atomic.Bool),
 	}, nil
 }
 

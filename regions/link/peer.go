@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"domicile/api"
 	"domicile/regions"
+	"domicile/regions/identity"
 )
 
 // peerLink is one region's end of the link with one peer: the session it dials, the
@@ -213,11 +215,15 @@ func (p *peerLink) unreachable(op string) error {
 func (p *peerLink) monitor(ctx context.Context) {
 	tick := time.NewTicker(p.beat / 4)
 	defer tick.Stop()
+	trust := time.NewTicker(p.beat)
+	defer trust.Stop()
 	var last regions.LinkStatus
 	told := false
 	for {
 		select {
 		case <-tick.C:
+		case <-trust.C:
+			p.endUntrusted()
 		case <-p.changed:
 		case <-ctx.Done():
 			return
@@ -255,6 +261,35 @@ func (p *peerLink) logChange(last, s regions.LinkStatus, told bool) {
 	case !s.Up && (!told || last.Up || last.Reason != s.Reason):
 		log.Warn("link not up", "peer", p.name, "out", s.OutProven, "in", s.InProven, "why", s.Reason)
 	}
+}
+
+// endUntrusted holds every open connection with the peer, of either lane and whoever
+// dialed it, against its certificate again: none outlives what opened it, whether
+// heartbeats pass on it or not.
+func (p *peerLink) endUntrusted() {
+	if s := p.current(); s != nil {
+		for _, l := range []*lane{s.control, s.data} {
+			if err := p.verify(&l.state); err != nil {
+				s.end(err)
+			}
+		}
+	}
+	p.mesh.gates.closeAccepted(p.name, func(c *gatedConn) bool {
+		state := c.state.Load()
+		if state == nil { // shaking hands: that is verified by itself
+			return false
+		}
+		err := p.verify(state)
+		if err != nil {
+			p.refused(err)
+		}
+		return err != nil
+	})
+}
+
+func (p *peerLink) verify(s *tls.ConnectionState) error {
+	_, err := p.mesh.cfg.Identity.Verify(*s, p.name, identity.Region)
+	return err
 }
 
 // endSilent ends a session whose heartbeats or data lane get no answer, and drops

@@ -12,7 +12,6 @@ import (
 	pb "domicile/api/domicile/v1"
 	"domicile/api/wire"
 	"domicile/regions"
-	"domicile/regions/identity"
 )
 
 // service is the accepting side of all links.
@@ -113,8 +112,8 @@ func (s *service) Control(stream grpc.BidiStreamingServer[pb.ControlRequest, pb.
 }
 
 func (s *service) answer(stream grpc.BidiStreamingServer[pb.ControlRequest, pb.ControlResponse], p *peerLink, in *inboundControl, h *pb.Heartbeat, received time.Time) error {
-	// A connection must not outlive the certificate that opened it.
-	if _, err := s.mesh.cfg.Identity.Verify(in.info.state, p.name, identity.Region); err != nil {
+	// Also in endUntrusted; here the peer is told why.
+	if err := p.verify(in.info.conn.state.Load()); err != nil {
 		return err
 	}
 	p.heard(in, h.GetHearsYou())

@@ -15,7 +15,6 @@ import (
 	pb "domicile/api/domicile/v1"
 	"domicile/api/wire"
 	"domicile/regions"
-	"domicile/regions/identity"
 )
 
 const (
@@ -233,9 +232,6 @@ func (s *session) sendControl(stream grpc.BidiStreamingClient[pb.ControlRequest,
 }
 
 func (s *session) sendBeat(stream grpc.BidiStreamingClient[pb.ControlRequest, pb.ControlResponse]) error {
-	if _, err := s.peer.mesh.cfg.Identity.Verify(s.control.state, s.peer.name, identity.Region); err != nil {
-		return err // it would not be accepted any more: expired, or its authority was taken away
-	}
 	if ends := s.peer.mesh.cfg.Identity.Ends(); !ends.Equal(s.ends) { // it was renewed: a warning at the peer is over
 		s.ends = ends
 		signal(s.helloDue)
