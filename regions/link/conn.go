@@ -34,7 +34,9 @@ type gatedConn struct {
 	pacer    *pacer    // of a data connection that was dialed; else nil
 	receipts *receipts // of one that was accepted; counts whatever lane it turns out to be
 
-	state atomic.Pointer[tls.ConnectionState] // of one that was accepted, once hands were shaken; not changed
+	// Of one that was accepted.
+	state atomic.Pointer[tls.ConnectionState] // once hands were shaken; not changed
+	run   atomic.Pointer[string]              // whose hello was accepted on it; nil: nothing else is served yet
 
 	mu    sync.Mutex
 	peer  string

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,6 +118,65 @@ func TestB42_TwoGatewaysAtOnceDoNotTakeTheLinkFromEachOther(t *testing.T) {
 		return ""
 	})
 	d.holds(t, winner)
+}
+
+// Every gateway of a peer says something else, and each is asked again and again: status
+// gives the reason of each address once, and does not change with whichever came last.
+func TestR14a_ReasonsOfSeveralGatewaysStandStill(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, 1, "us-east", "eu-west", "ap-south")
+	dead := must(net.Listen("tcp", "127.0.0.1:0"))
+	dead.Close()
+	mute := must(net.Listen("tcp", "127.0.0.1:0"))
+	var hangs sync.WaitGroup
+	hangs.Go(func() {
+		for {
+			c, err := mute.Accept()
+			if err != nil {
+				return
+			}
+			c.Close() // in the middle of a handshake
+		}
+	})
+	defer hangs.Wait()
+	defer mute.Close()
+	l.start("ap-south")
+	addresses := []string{dead.Addr().String(), mute.Addr().String(), l.addr["ap-south"]}
+	var rounds atomic.Int64
+	us := l.remake("us-east", func(r *region) {
+		r.config.Peers = map[string][]string{"eu-west": addresses}
+		r.config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if address == addresses[0] {
+				rounds.Add(1)
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+	})
+	us.Start(t.Context())
+	eventually(t, 30*time.Second, func() string {
+		if rounds.Load() < 7 {
+			return "not asked often enough"
+		}
+		return ""
+	})
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	last := us.statuses[len(us.statuses)-1]
+	for _, address := range addresses {
+		if strings.Count(last.Reason, address) != 1 {
+			t.Errorf("%s is not there once: %s", address, last.Reason)
+		}
+	}
+	if last.Code != api.PermissionDenied { // of the one that has a code
+		t.Errorf("the link has the code %q", last.Code)
+	}
+	said := map[string]bool{}
+	for _, s := range us.statuses {
+		said[s.Reason] = true
+	}
+	if delete(said, "not tried yet"); len(said) != 1 {
+		t.Errorf("%d reasons in %d rounds: %v", len(said), rounds.Load(), said)
+	}
 }
 
 // holds watches for six beats that the link does not change hands.

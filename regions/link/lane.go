@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -48,6 +50,7 @@ type lane struct {
 	cc     *grpc.ClientConn
 	client pb.PeerServiceClient
 	broke  *causeConn
+	run    string // of the peer, that answered the hello
 }
 
 // openLane dials, shakes hands and puts gRPC on top. A dial that gets no answer is given
@@ -57,7 +60,7 @@ func (p *peerLink) openLane(ctx context.Context, plane Plane) (*lane, error) {
 	defer cancel()
 	raw, err := dialGated(dialCtx, p.mesh.dial, p.mesh.gates, p.mesh.cfg.Clock, p.name, plane, p.address)
 	if err != nil {
-		return nil, fmt.Errorf("dial %s: %w", p.address, err)
+		return nil, fmt.Errorf("dial %s: %w", p.address, plain(err))
 	}
 	if plane == Data {
 		raw.pacer = newPacer(p.mesh.cfg.Clock)
@@ -147,6 +150,23 @@ func explainTLS(err error) error {
 		return &api.Error{Code: api.PermissionDenied, Op: "link handshake", Field: "certificate", Err: err,
 			Hint: "the peer refused our certificate or name; its log says why: check authority, kind, region and dates"}
 	}
+	return plain(err)
+}
+
+// plain takes the ports out of an error of a socket, and tells an end in no two ways:
+// one cause should read the same at each attempt.
+func plain(err error) error {
+	var ours *api.Error
+	if errors.As(err, &ours) { // it says what it is already
+		return err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		return errClosedByPeer
+	}
 	return err
 }
 
@@ -156,9 +176,6 @@ type laneInfo struct {
 	peer  identity.Peer
 	plane Plane
 	conn  *gatedConn
-	// hello is set once the peer's hello was accepted on this connection; nothing
-	// else is served on it before.
-	hello *atomic.Bool
 }
 
 func (laneInfo) AuthType() string { return "domicile-link" }
@@ -199,7 +216,7 @@ func (c laneCredentials) ServerHandshake(rawConn net.Conn) (net.Conn, credential
 	raw.state.Store(&state)
 	return conn, laneInfo{
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-		peer:           caller, plane: plane, conn: raw, hello: new(atomic.Bool),
+		peer:           caller, plane: plane, conn: raw,
 	}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -93,26 +94,42 @@ func (p *peerLink) dialFailed(b *backoff, err error) time.Duration {
 	return wait
 }
 
-// connect tries the address that answered last and then the others, once each. The
-// first reason is kept: the others only say that those gateways do not speak for the
-// region.
+// connect tries the address that answered last and then the others, once each.
 func (p *peerLink) connect(ctx context.Context) (*session, error) {
-	var first error
+	whys := make(reasons, len(p.addresses))
 	at := slices.Index(p.addresses, p.address)
 	for i := range p.addresses {
-		p.address = p.addresses[(at+i)%len(p.addresses)]
+		n := (at + i) % len(p.addresses)
+		p.address = p.addresses[n]
 		s, err := p.connectTo(ctx)
 		if err == nil {
 			return s, nil
 		}
-		if first == nil {
-			first = err
-		}
-		if ctx.Err() != nil {
+		if whys[n] = err; ctx.Err() != nil {
 			break
 		}
 	}
-	return nil, first
+	return nil, whys
+}
+
+// reasons are why none of a peer's addresses took the call, one each, nil for one that
+// was not tried. They stand in the order of the manifest: whichever was tried first,
+// they read the same.
+type reasons []error
+
+func (r reasons) Error() string {
+	var said []string
+	for _, err := range r {
+		if err != nil {
+			said = append(said, err.Error())
+		}
+	}
+	return strings.Join(said, "; ")
+}
+
+// Unwrap is for errors.As: the code of the first that has one is the link's.
+func (r reasons) Unwrap() []error {
+	return slices.DeleteFunc(slices.Clone(r), func(err error) bool { return err == nil })
 }
 
 // connectTo dials both lanes to the present address and exchanges hellos on both.

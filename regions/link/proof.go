@@ -9,8 +9,20 @@ import (
 
 // What happens on a link, booked under its lock.
 
-// accept judges a peer's hello and keeps it.
+// accept judges a peer's hello and keeps it. What another run of the peer opened here is
+// closed then: what it still sends must not pass for this one's.
 func (p *peerLink) accept(theirs regions.Hello) error {
+	err := p.admit(theirs)
+	if err == nil {
+		p.mesh.gates.closeAccepted(p.name, func(c *gatedConn) bool {
+			run := c.run.Load()
+			return run != nil && *run != theirs.BootID
+		})
+	}
+	return err
+}
+
+func (p *peerLink) admit(theirs regions.Hello) error {
 	ours := p.mesh.hello()
 	m := met{fabrics: map[string]string{}}
 	for _, other := range p.mesh.peers {
@@ -31,6 +43,7 @@ func (p *peerLink) accept(theirs regions.Hello) error {
 	}
 	if p.hello != nil && p.hello.BootID != theirs.BootID {
 		p.offset.reset()
+		p.displace()
 	}
 	p.greeted, p.wire = now, min(ours.WireVersion, theirs.WireVersion)
 	if p.hello == nil || !sameHello(p.hello, &theirs) {
@@ -38,6 +51,19 @@ func (p *peerLink) accept(theirs regions.Hello) error {
 		signal(p.changed)
 	}
 	return nil
+}
+
+// displace ends what an earlier run of the peer, or another of its gateways, opened or
+// answered: none of it may prove anything of the one that has the link now, nor set the
+// link free when it ends. Callers hold mu.
+func (p *peerLink) displace() {
+	if s := p.session; s != nil {
+		p.session, p.outWhy = nil, errDisplaced
+		s.end(errDisplaced)
+	}
+	p.inbound = nil
+	p.health.answered, p.health.heard, p.health.hearsUs = time.Time{}, time.Time{}, false
+	p.evaluate(p.now())
 }
 
 func sameHello(a, b *regions.Hello) bool {
@@ -60,16 +86,27 @@ func (p *peerLink) lastHello() *regions.Hello {
 	return p.hello
 }
 
+// speaks reports whether the link is this run's of the peer.
+func (p *peerLink) speaks(run string) bool {
+	h := p.lastHello()
+	return h != nil && h.BootID == run
+}
+
 func (p *peerLink) hearsPeer(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.session != nil && p.health.hearsPeer(now)
 }
 
-func (p *peerLink) sessionBegun(s *session) {
+// sessionBegun is false if the run that the session was made with has lost the link.
+func (p *peerLink) sessionBegun(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.hello.BootID != s.data.run {
+		return false
+	}
 	p.session, p.health.answered, p.outWhy, p.nextDial = s, time.Time{}, nil, time.Time{}
+	return true
 }
 
 func (p *peerLink) sessionOver(s *session, why error) {
@@ -121,13 +158,18 @@ func (p *peerLink) proven(now time.Time, heardBefore bool) {
 }
 
 // inboundControl is one control stream that the peer opened.
-type inboundControl struct{ info laneInfo }
+type inboundControl struct{ conn *gatedConn }
 
-func (p *peerLink) inboundBegun(in *inboundControl) {
+// inboundBegun is false if the run that opened it has lost the link.
+func (p *peerLink) inboundBegun(in *inboundControl) bool {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hello.BootID != *in.conn.run.Load() {
+		return false
+	}
 	p.inbound, p.health.heard, p.health.hearsUs = in, time.Time{}, false
-	p.mu.Unlock()
 	signal(p.kick) // the peer is there: do not sit out a wait that was set while it was not
+	return true
 }
 
 func (p *peerLink) inboundOver(in *inboundControl) {

@@ -20,6 +20,9 @@ type service struct {
 	mesh *Mesh
 }
 
+// errLost is told to a run that another one of its region has taken the link from.
+var errLost = &api.Error{Code: api.PermissionDenied, Op: "link", Field: "boot_id", Hint: "another run of this region has the link now: say hello again"}
+
 // caller is who calls, on which lane; calls that do not belong on the lane and calls
 // before an accepted hello are refused.
 func (s *service) caller(ctx context.Context, op string, planes ...Plane) (laneInfo, *peerLink, error) {
@@ -41,8 +44,12 @@ func (s *service) caller(ctx context.Context, op string, planes ...Plane) (laneI
 	if info.plane != planes[0] {
 		return laneInfo{}, nil, refuse("it belongs on the " + string(planes[0]) + " lane")
 	}
-	if !info.hello.Load() {
+	run := info.conn.run.Load()
+	if run == nil {
 		return laneInfo{}, nil, refuse("say hello first")
+	}
+	if !p.speaks(*run) {
+		return laneInfo{}, nil, wire.GRPCError(errLost)
 	}
 	return info, p, nil
 }
@@ -63,7 +70,7 @@ func (s *service) Hello(ctx context.Context, req *pb.HelloRequest) (*pb.HelloRes
 		s.mesh.refusals.Log(s.mesh.cfg.Logger, "link", p.now(), info.conn.RemoteAddr(), err)
 		return nil, wire.GRPCError(err)
 	}
-	info.hello.Store(true)
+	info.conn.run.Store(&theirs.BootID)
 	s.mesh.gates.closeAccepted(p.name, func(c *gatedConn) bool {
 		_, plane := c.who()
 		return plane == info.plane && c != info.conn && !c.began.After(info.conn.began)
@@ -77,8 +84,10 @@ func (s *service) Control(stream grpc.BidiStreamingServer[pb.ControlRequest, pb.
 	if err != nil {
 		return err
 	}
-	in := &inboundControl{info: info}
-	p.inboundBegun(in)
+	in := &inboundControl{conn: info.conn}
+	if !p.inboundBegun(in) {
+		return wire.GRPCError(errLost)
+	}
 	defer p.inboundOver(in)
 	ctx, cancel := context.WithCancel(stream.Context())
 	rounds := make(chan regions.Watermarks, 8)
@@ -113,7 +122,7 @@ func (s *service) Control(stream grpc.BidiStreamingServer[pb.ControlRequest, pb.
 
 func (s *service) answer(stream grpc.BidiStreamingServer[pb.ControlRequest, pb.ControlResponse], p *peerLink, in *inboundControl, h *pb.Heartbeat, received time.Time) error {
 	// Also in endUntrusted; here the peer is told why.
-	if err := p.verify(in.info.conn.state.Load()); err != nil {
+	if err := p.verify(in.conn.state.Load()); err != nil {
 		return err
 	}
 	p.heard(in, h.GetHearsYou())

@@ -31,6 +31,7 @@ const (
 var (
 	errDataSilent   = errors.New("the data lane carries nothing, not even answers")
 	errClosedByPeer = errors.New("the peer closed the connection")
+	errDisplaced    = errors.New("another run of the peer has the link now")
 )
 
 // session is one row of heartbeats: the two lanes dialed to a peer, from hello to the
@@ -116,8 +117,9 @@ func (p *peerLink) greet(ctx context.Context, plane Plane) (*lane, error) {
 	}
 	if err != nil {
 		l.close()
-		return nil, err
+		return nil, fmt.Errorf("hello to %s: %w", p.address, err)
 	}
+	l.run = theirs.BootID
 	return l, nil
 }
 
@@ -162,7 +164,9 @@ func (s *session) start() error {
 	if err != nil {
 		return s.data.why(err)
 	}
-	s.peer.sessionBegun(s)
+	if !s.peer.sessionBegun(s) {
+		return errDisplaced
+	}
 	s.data.raw.pacer.start()
 	s.marks.start()
 	s.work(s.control, true, func() error { return s.sendControl(control) })
@@ -179,10 +183,7 @@ func (s *session) start() error {
 func (s *session) work(l *lane, sends bool, part func() error) {
 	s.wg.Go(func() {
 		if err := part(); err != nil && !(sends && errors.Is(err, io.EOF)) {
-			if err = detailed(l.why(err)); errors.Is(err, io.EOF) {
-				err = errClosedByPeer
-			}
-			s.end(err)
+			s.end(plain(detailed(l.why(err))))
 		}
 	})
 }
