@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -23,9 +24,10 @@ const startWithin = 3 * time.Minute
 
 // federation is three real serve processes that were started from init's files.
 type federation struct {
-	t    *testing.T
-	dir  string
-	port int
+	t      *testing.T
+	dir    string
+	port   int
+	binary map[string]string // by region, the program that runs its node; else this one
 
 	mu    sync.Mutex
 	nodes map[string]*process
@@ -61,12 +63,19 @@ func (l *lockedBuffer) String() string {
 // link is up.
 func startFederation(t *testing.T) *federation {
 	t.Helper()
-	f := &federation{t: t, dir: filepath.Join(t.TempDir(), "fed"), port: freePorts(t), nodes: map[string]*process{}}
-	if out, err := exec.Command("domicile", "init", f.dir, "--port", strconv.Itoa(f.port)).CombinedOutput(); err != nil {
+	return startFederationOf(t, "domicile")
+}
+
+// startFederationOf is startFederation with another binary's files and nodes.
+func startFederationOf(t *testing.T, binary string) *federation {
+	t.Helper()
+	f := &federation{t: t, dir: filepath.Join(t.TempDir(), "fed"), port: freePorts(t), binary: map[string]string{}, nodes: map[string]*process{}}
+	if out, err := exec.Command(binary, "init", f.dir, "--port", strconv.Itoa(f.port)).CombinedOutput(); err != nil {
 		t.Fatalf("init: %v\n%s", err, out)
 	}
 	t.Cleanup(f.stopAll)
 	for _, region := range starterRegions {
+		f.binary[region] = binary
 		f.start(region)
 	}
 	f.waitForLinks()
@@ -103,7 +112,7 @@ func portsFree(base int) bool {
 func (f *federation) start(region string) *process {
 	f.t.Helper()
 	p := &process{exited: make(chan struct{})}
-	p.cmd = exec.Command("domicile", "serve", "-c", filepath.Join(f.dir, region, "node.yaml"))
+	p.cmd = exec.Command(cmp.Or(f.binary[region], "domicile"), "serve", "-c", filepath.Join(f.dir, region, "node.yaml"))
 	p.cmd.Stderr = &p.stderr
 	// A test that dies leaves no node behind.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
