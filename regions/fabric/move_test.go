@@ -397,6 +397,7 @@ func TestRA1_MoveRemembersWhatIsGone(t *testing.T) {
 
 // A store of an earlier format moves into one of this format.
 func TestUpgrade_Format1StoreMoves(t *testing.T) {
+	x := fixtures()["format-1"]
 	for _, how := range []string{"clean", "killed"} {
 		from, to := t.TempDir(), filepath.Join(t.TempDir(), "new")
 		unpack(t, filepath.Join("testdata", "format-1", how+".tar.gz"), from)
@@ -409,12 +410,12 @@ func TestUpgrade_Format1StoreMoves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkFixtureHome(t, l, fixtureRecords)
+		x.checkHome(t, l, fixtureRecords)
 		if v, err := f.Verify(context.Background(), l.ID()); err != nil || v.Damaged != 0 || v.WithoutSum != 0 {
 			t.Fatalf("%+v: %v", v, err)
 		}
 		c := fabrictest.Copy(t, f, "orders@there")
-		if d := cmp.Diff(fixtureItems(), withoutTopic(fabrictest.ReadAll(t, c, 0))); d != "" {
+		if d := cmp.Diff(x.items, withoutTopic(fabrictest.ReadAll(t, c, 0))); d != "" {
 			t.Fatal(d)
 		}
 		closeNow(t, f)

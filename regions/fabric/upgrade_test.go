@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ const fixtureDir = "FABRIC_TEST_WRITE_FIXTURE"
 const (
 	fixtureRecords = 60
 	fixtureSwept   = 20 // the first of them, which retention took
+	fixturePurged  = 25 // and, since format 2, so many that an operator did
 )
 
 // fixtureStart is the time on the fixture's clock when its first record is stored.
@@ -46,14 +48,30 @@ func fixtureRecord(i int) api.Record {
 	return r
 }
 
-func fixtureItems() []regions.Item {
-	items := []regions.Item{copied(1), copied(2), gap(regions.Withheld, 3, 7), copied(8), gap(regions.Expired, 9, 9), gap(regions.Purged, 10, 11)}
-	return append(items, copied(12))
+// fixture is what a store of one format holds.
+type fixture struct {
+	format string
+	gaps   []regions.Gap  // that the home begins with
+	items  []regions.Item // of the copy
+	ledger regions.Ledger // of the copy
+	gone   uint64         // the last sequence of a log that was deleted; 0: none was
+}
+
+func fixtures() map[string]fixture {
+	items := []regions.Item{copied(1), copied(2), gap(regions.Withheld, 3, 7), copied(8), gap(regions.Expired, 9, 9), gap(regions.Purged, 10, 11), copied(12)}
+	swept := regions.Gap{Kind: regions.Expired, From: 1, To: fixtureSwept}
+	one := fixture{"format-1", []regions.Gap{swept}, items, regions.Ledger{Mirrored: 4, Withheld: 5, Expired: 1, Purged: 2}, 0}
+	two := one
+	two.format, two.gone = "format-2", 5
+	two.gaps = append(two.gaps, regions.Gap{Kind: regions.Purged, From: fixtureSwept + 1, To: fixturePurged})
+	two.items = append(slices.Clone(items), gap(regions.Damaged, 13, 15), copied(16))
+	two.ledger.Mirrored, two.ledger.Damaged = 5, 3
+	return map[string]fixture{one.format: one, two.format: two}
 }
 
 // TestUpgrade_WriteFixture writes a small store of this binary's format: a home with all
-// fields of a record and a sweep, a copy with gaps; once closed, once as a killed process
-// leaves it.
+// fields of a record, a sweep and a purge, a copy with gaps, a log that was deleted; once
+// closed, once as a killed process leaves it.
 func TestUpgrade_WriteFixture(t *testing.T) {
 	to := os.Getenv(fixtureDir)
 	if to == "" {
@@ -77,25 +95,35 @@ func TestUpgrade_WriteFixture(t *testing.T) {
 	if s, err := f.Sweep(context.Background(), l.ID()); err != nil || s.To != fixtureSwept {
 		t.Fatalf("swept %+v: %v", s, err)
 	}
-	apply(t, cp, fixtureItems()...)
+	ctx := context.Background()
+	if s, err := f.Purge(ctx, l.ID(), fixturePurged); err != nil || s.To != fixturePurged {
+		t.Fatalf("purged %+v: %v", s, err)
+	}
+	two := fixtures()["format-2"]
+	apply(t, cp, two.items...)
+	gone := fabrictest.Home(t, f, "gone@here")
+	allStored(t, appendMany(t, gone, 0, int(two.gone)))
+	if d, err := f.Delete(ctx, gone.ID()); err != nil || d.Last != two.gone {
+		t.Fatalf("deleted %+v: %v", d, err)
+	}
 	pack(t, dir, filepath.Join(to, "killed.tar.gz"))
 	closeNow(t, f)
 	pack(t, dir, filepath.Join(to, "clean.tar.gz"))
 }
 
-// Issue 3, upgrade: this binary reads what every earlier store format holds, goes on
-// writing in it, and reads both after another start.
-func TestUpgrade_ReadsFormat1(t *testing.T) {
-	for _, how := range []string{"clean", "killed"} {
-		t.Run(how, func(t *testing.T) {
-			readsFixture(t, filepath.Join("testdata", "format-1", how+".tar.gz"), how == "clean")
-		})
+// Issue 3, upgrade: this binary reads what every store format holds, goes on writing in
+// it, and reads both after another start.
+func TestUpgrade_ReadsEveryFormat(t *testing.T) {
+	for format, x := range fixtures() {
+		for _, how := range []string{"clean", "killed"} {
+			t.Run(format+" "+how, func(t *testing.T) { readsFixture(t, x, how) })
+		}
 	}
 }
 
-func readsFixture(t *testing.T, fixture string, clean bool) {
+func readsFixture(t *testing.T, x fixture, how string) {
 	dir := t.TempDir()
-	unpack(t, fixture, dir)
+	unpack(t, filepath.Join("testdata", x.format, how+".tar.gz"), dir)
 	clock := regions.NewManualClock(fixtureStart.Add(2*time.Hour + time.Minute))
 	open := func() (*fabric.Fabric, regions.HomeLog, regions.CopyLog) {
 		t.Helper()
@@ -107,15 +135,20 @@ func readsFixture(t *testing.T, fixture string, clean bool) {
 		return f, l, fabrictest.Copy(t, f, "orders@there")
 	}
 	f, l, cp := open()
-	if h := l.Head(); h.Sequence != fixtureRecords || h.First != fixtureSwept+1 || h.Records != fixtureRecords-fixtureSwept || (h.Term == 1) != clean {
+	taken := x.gaps[len(x.gaps)-1].To
+	if h := l.Head(); h.Sequence != fixtureRecords || h.First != taken+1 || h.Records != fixtureRecords-taken || (h.Term == 1) != (how == "clean") {
 		t.Fatalf("head %+v", h)
 	}
-	checkFixtureHome(t, l, fixtureRecords)
-	if diff := cmp.Diff(fixtureItems(), withoutTopic(fabrictest.ReadAll(t, cp, 0))); diff != "" {
+	x.checkHome(t, l, fixtureRecords)
+	if diff := cmp.Diff(x.items, withoutTopic(fabrictest.ReadAll(t, cp, 0))); diff != "" {
 		t.Fatal(diff)
 	}
-	if c := cp.Cursor(); c.Sequence != 12 || c.Ledger != (regions.Ledger{Mirrored: 4, Withheld: 5, Expired: 1, Purged: 2}) {
+	last := x.items[len(x.items)-1].Sequence
+	if c := cp.Cursor(); c.Sequence != last || c.Ledger != x.ledger {
 		t.Fatalf("cursor %+v", c)
+	}
+	if d, ok := f.Deleted(mustID(t, "gone@here")); ok != (x.gone > 0) || d.Last != x.gone {
+		t.Fatalf("deleted: %+v, %v", d, ok)
 	}
 	if s := fabrictest.Append(t, l, fixtureRecord(fixtureRecords-1)); s.Err != nil || !s.Duplicate || s.Position.Sequence != fixtureRecords {
 		t.Fatalf("an id of the old format is not known: %+v", s)
@@ -125,11 +158,11 @@ func readsFixture(t *testing.T, fixture string, clean bool) {
 			t.Fatalf("append %d: %+v", i, s)
 		}
 	}
-	apply(t, cp, copied(13))
+	apply(t, cp, copied(int(last)+1))
 	closeNow(t, f)
 	_, l, cp = open()
-	checkFixtureHome(t, l, fixtureRecords+10)
-	if c := cp.Cursor(); c.Sequence != 13 || c.Ledger.Sum() != 13 {
+	x.checkHome(t, l, fixtureRecords+10)
+	if c := cp.Cursor(); c.Sequence != last+1 || c.Ledger.Sum() != last+1 {
 		t.Fatalf("cursor %+v", c)
 	}
 }
@@ -141,14 +174,21 @@ func withoutTopic(items []regions.Item) []regions.Item {
 	return items
 }
 
-func checkFixtureHome(t *testing.T, l regions.Log, n int) {
+func (x fixture) checkHome(t *testing.T, l regions.Log, n int) {
 	t.Helper()
 	items := withoutTopic(fabrictest.ReadAll(t, l, 0))
-	if len(items) != n-fixtureSwept+1 || items[0].Gap == nil || items[0].Gap.Kind != regions.Expired || items[0].Gap.To != fixtureSwept {
-		t.Fatalf("%d items, the first %+v", len(items), items[0])
+	for _, want := range x.gaps {
+		if len(items) == 0 || items[0].Gap == nil || items[0].Gap.Kind != want.Kind || items[0].Gap.From != want.From || items[0].Gap.To != want.To {
+			t.Fatalf("%d items, the first %+v, want %+v", len(items), items[0], want)
+		}
+		items = items[1:]
 	}
-	for i, it := range items[1:] {
-		if diff := cmp.Diff(fixtureRecord(fixtureSwept+i), it.Record); diff != "" || it.Sequence != uint64(fixtureSwept+i+1) || it.Revision != "test-1" {
+	taken := int(x.gaps[len(x.gaps)-1].To)
+	if len(items) != n-taken {
+		t.Fatalf("%d records, want %d", len(items), n-taken)
+	}
+	for i, it := range items {
+		if diff := cmp.Diff(fixtureRecord(taken+i), it.Record); diff != "" || it.Sequence != uint64(taken+i+1) || it.Revision != "test-1" {
 			t.Fatalf("sequence %d: %s", it.Sequence, diff)
 		}
 	}
