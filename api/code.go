@@ -156,6 +156,7 @@ type Error struct {
 	Op         string // what was being tried
 	Topic      string
 	Region     string // the region the error is about
+	Log        LogID  // of OutcomeUnknown: the log that may hold the record; zero: not known
 	Field      string
 	Value      string
 	Hint       string        // the way out
@@ -177,6 +178,9 @@ func (e *Error) Error() string {
 	}
 	if e.Region != "" {
 		fmt.Fprintf(&b, " region=%s", e.Region)
+	}
+	if e.Log != (LogID{}) {
+		fmt.Fprintf(&b, " log=%s", e.Log)
 	}
 	if e.Field != "" {
 		fmt.Fprintf(&b, " field=%s", e.Field)

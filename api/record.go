@@ -42,6 +42,14 @@ type Record struct {
 	Headers   []Header
 	Body      []byte
 	EventTime time.Time // zero: not given
+	Retry     Retry     // travels with a publish and is not stored
+}
+
+// Retry says that a record is being sent again, and what its earlier tries left open. A
+// topic with route: within_boundary needs it to keep a record in the log of its first try.
+type Retry struct {
+	Again bool  // an earlier try may have been stored
+	Log   LogID // the log that may hold it, as OUTCOME_UNKNOWN named it; zero: not known
 }
 
 // SortTags puts the tags into their canonical order, by name.

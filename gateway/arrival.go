@@ -50,6 +50,11 @@ func (a *arrival) judge(pass *policy.Pass) (Route, string, error) {
 	if err != nil {
 		return Route{}, "", err
 	}
+	for _, r := range FindDetours(a.topic, g.Federation, g.Placement, adm, route) {
+		if r.Log == a.Log { // whether the first choice is cut off only the peer can see
+			route = r
+		}
+	}
 	if route.Log != a.Log {
 		return Route{}, "", a.refuse(api.PolicySkew, "log", "the two regions' policies send it to different logs; it passes once both have the same revision")
 	}

@@ -17,6 +17,11 @@ func (g *Gateway) forward(ctx context.Context, w *walk) {
 		w.settle(api.Ack{}, err)
 		return
 	}
+	over, ok := w.leaveTrail()
+	if !ok {
+		w.settle(api.Ack{}, g.noDetour(w))
+		return
+	}
 	f := regions.Forward{
 		Record: w.record, Log: w.route.Log, Principal: w.who, Deadline: g.deadline(ctx),
 		Serial: w.pass.Serial(), Revision: w.pass.Revision(),
@@ -26,7 +31,11 @@ func (g *Gateway) forward(ctx context.Context, w *walk) {
 			err = w.verify(ack)
 		}
 		if err != nil {
-			w.settle(api.Ack{}, ours(err, "forward", w.record.Topic, w.route.Home))
+			err = mayBeIn(w.route.Log, ours(err, "forward", w.record.Topic, w.route.Home))
+		}
+		over(err) // before the outcome is told: a retry may follow at once
+		if err != nil {
+			w.settle(api.Ack{}, err)
 			return
 		}
 		ack.Forwarded = true

@@ -66,6 +66,7 @@ type Config struct {
 // readers. It is safe for concurrent use.
 type Gateway struct {
 	Config
+	trails   *trails
 	inFlight atomic.Int64
 	closing  atomic.Bool
 	idle     chan struct{} // closed when closing and nothing is in flight
@@ -81,7 +82,7 @@ func New(c Config) (*Gateway, error) {
 	if c.Counters == nil {
 		c.Counters = noCounters{}
 	}
-	return &Gateway{Config: c, idle: make(chan struct{})}, nil
+	return &Gateway{Config: c, trails: newTrails(c.Clock), idle: make(chan struct{})}, nil
 }
 
 // Close refuses what comes from now on with ShuttingDown and waits until every

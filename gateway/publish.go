@@ -61,6 +61,8 @@ type walk struct {
 	who       regions.Principal
 	topic     *regions.Topic
 	made      bool // we made the id
+	retry     api.Retry
+	first     api.LogID // of a topic with route: within_boundary: the log of its first choice
 	pass      *policy.Pass
 	admission policy.Admission
 	route     Route
@@ -75,6 +77,7 @@ func (w *walk) check() error {
 		return err
 	}
 	w.topic = t
+	w.retry, w.record.Retry = w.record.Retry, api.Retry{}
 	if err := w.record.Check(); err != nil {
 		return err
 	}
@@ -92,6 +95,9 @@ func (w *walk) judge() (Route, error) {
 		return Route{}, err
 	}
 	route, err := FindRoute(w.topic, g.Placement, w.admission, g.Self)
+	if err == nil && w.topic.Route == regions.RouteWithinBoundary {
+		route, err = w.choose(route)
+	}
 	if err != nil || route.Home == g.Self {
 		return route, err
 	}
@@ -123,7 +129,7 @@ func (g *Gateway) store(r api.Record, route Route, revision string, settle func(
 	}
 	log.Append(regions.Draft{Record: r, Revision: revision}, func(s regions.Stored) {
 		if s.Err != nil {
-			settle(api.Ack{}, ours(s.Err, "store", r.Topic, g.Self))
+			settle(api.Ack{}, mayBeIn(route.Log, ours(s.Err, "store", r.Topic, g.Self)))
 			return
 		}
 		settle(g.ackOf(&r, route, s), nil)
@@ -150,6 +156,18 @@ func ours(err error, op, topic, region string) error {
 		return e
 	}
 	return &api.Error{Code: api.OutcomeUnknown, Op: op, Topic: topic, Region: region, Err: err, Hint: "send it again with the same id"}
+}
+
+// mayBeIn names, in an error that leaves the outcome open, the log that may hold the
+// record.
+func mayBeIn(log api.LogID, err error) error {
+	e, ok := err.(*api.Error)
+	if !ok || e.Code.Stored() != api.StoredUnknown || e.Log == log {
+		return err
+	}
+	named := *e
+	named.Log = log
+	return &named
 }
 
 // topic finds a topic's declaration, or says why there is none.

@@ -128,6 +128,11 @@ func newRig(t testing.TB, change ...func(*gateway.Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newRigOn(t, l, change...)
+}
+
+func newRigOn(t testing.TB, l loaded, change ...func(*gateway.Config)) *rig {
+	t.Helper()
 	r := &rig{t: t, federation: l.federation, policies: l, region: map[string]*region{}}
 	for _, name := range l.federation.Regions() {
 		r.region[name] = r.start(name, change)

@@ -15,6 +15,27 @@ type Route struct {
 	Epoch api.Epoch
 }
 
+// FindDetours lists where else a record may go whose route is first, in the order of the
+// regions' names: to logs of the topic whose homes lie in the same boundary as first's
+// and may keep the record. None unless the topic says route: within_boundary.
+func FindDetours(t *regions.Topic, f *regions.Federation, p regions.Placement, adm policy.Admission, first Route) []Route {
+	if t.Route != regions.RouteWithinBoundary {
+		return nil
+	}
+	var detours []Route
+	area := f.Neighbours(first.Home)
+	for _, slot := range area {
+		if slot == first.Log.Slot || !slices.Contains(t.Regions, slot) {
+			continue
+		}
+		log := api.LogID{Tenant: first.Log.Tenant, Topic: t.Name, Slot: slot}
+		if home, epoch, ok := p.Home(log); ok && slices.Contains(area, home) && adm.MayRest(home) {
+			detours = append(detours, Route{Log: log, Home: home, Epoch: epoch})
+		}
+	}
+	return detours
+}
+
 // FindRoute picks the log of an admitted record that was published in region origin,
 // and the log's home: first the slot, from the topic and the policy's answer alone,
 // then the home, from placement alone. A home that may not keep the record is refused

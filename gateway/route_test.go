@@ -46,6 +46,10 @@ func TestR14b_Route(t *testing.T) {
 		if err != nil {
 			return strings.TrimSpace(err.Error())
 		}
-		return fmt.Sprintf("%s home=%s epoch=%s", route.Log, route.Home, route.Epoch)
+		text := fmt.Sprintf("%s home=%s epoch=%s", route.Log, route.Home, route.Epoch)
+		for _, r := range gateway.FindDetours(declared, f, placement, adm, route) {
+			text += fmt.Sprintf("\nelse %s home=%s", r.Log, r.Home)
+		}
+		return text
 	})
 }

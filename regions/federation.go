@@ -55,6 +55,13 @@ func (f *Federation) Boundary(name string) (Boundary, bool) {
 	return b, ok
 }
 
+// Neighbours lists the regions of a region's boundary, itself included, by name; none for
+// one that lies in no boundary.
+func (f *Federation) Neighbours(region string) []string {
+	now := f.now.Load()
+	return now.boundaries[now.regions[region].Boundary].Regions
+}
+
 // Topics lists all topics by name.
 func (f *Federation) Topics() []string { return f.now.Load().topicNames }
 

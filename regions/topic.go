@@ -22,7 +22,7 @@ type Topic struct {
 	Retention  Retention   `yaml:"retention"`
 	Durability string      `yaml:"durability"` // "disk" or Relaxed
 	Batch      Batch       `yaml:"batch"`
-	Route      string      `yaml:"route"` // "home"
+	Route      string      `yaml:"route"` // RouteHome or RouteWithinBoundary
 	Hold       bool        `yaml:"hold"`  // retention waits until every copy has the record, at the latest until max_bytes
 	Quota      Quota       `yaml:"quota"` // of publishes at each door
 	Failover   Failover    `yaml:"failover"`
@@ -32,6 +32,12 @@ type Topic struct {
 // Relaxed is the durability of a topic whose records are acknowledged when they are
 // written and before they are synced, where the region can tell the two apart.
 const Relaxed = "relaxed"
+
+// Where a record goes whose log has its home elsewhere.
+const (
+	RouteHome           = "home"            // to that home, or nowhere
+	RouteWithinBoundary = "within_boundary" // while that home is cut off, to another log of its boundary
+)
 
 // Retention bounds a log. Both bounds apply; zero age means no age bound.
 type Retention struct {

@@ -22,6 +22,9 @@ func (t *Topic) complete(f *state) error {
 	if err := t.completeBounds(field); err != nil {
 		return err
 	}
+	if err := t.completeRoute(f, field); err != nil {
+		return err
+	}
 	if err := t.checkLater(field); err != nil {
 		return err
 	}
@@ -109,6 +112,39 @@ func (t *Topic) completeBounds(field func(string) string) error {
 	return nil
 }
 
+// completeRoute refuses a route that nothing could ever take.
+func (t *Topic) completeRoute(f *state, field func(string) string) error {
+	switch t.Route {
+	case "":
+		t.Route = RouteHome
+	case RouteHome:
+	case RouteWithinBoundary:
+		if t.Writes == WritesHome {
+			return bad(field("route"), t.Route, "a topic with writes: home has one log, so there is no other to go to: write writes: local or route: home")
+		}
+		if !t.sharesBoundary(f) {
+			return bad(field("route"), t.Route, "no boundary has two regions with a log of this topic: list them under regions, or write route: home")
+		}
+	default:
+		return bad(field("route"), t.Route, "the routes are home and within_boundary")
+	}
+	return nil
+}
+
+// sharesBoundary reports whether two logs of the topic lie in one boundary.
+func (t *Topic) sharesBoundary(f *state) bool {
+	seen := map[string]bool{}
+	for _, r := range t.Regions {
+		if b := f.regions[r].Boundary; b != "" {
+			if seen[b] {
+				return true
+			}
+			seen[b] = true
+		}
+	}
+	return false
+}
+
 // checkLater refuses what later versions will carry out: a setting that is accepted
 // and not obeyed would be a promise nobody keeps.
 func (t *Topic) checkLater(field func(string) string) error {
@@ -118,15 +154,6 @@ func (t *Topic) checkLater(field func(string) string) error {
 	case "disk", Relaxed:
 	default:
 		return bad(field("durability"), t.Durability, "the classes are disk and relaxed")
-	}
-	switch t.Route {
-	case "":
-		t.Route = "home"
-	case "home":
-	case "within_boundary":
-		return notYet(field("route"), t.Route, "this version routes to the home only")
-	default:
-		return bad(field("route"), t.Route, "the routes are home and within_boundary")
 	}
 	switch t.Failover.Mode {
 	case "":

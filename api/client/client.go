@@ -91,8 +91,8 @@ func (c *Client) Close() error { return c.conn.Close() }
 
 // Publish publishes one record and waits for its outcome. A record without an id
 // gets one, also in r. Refusals that pass are tried again with the same id. If
-// nobody can say whether the record is stored the error's code is OutcomeUnknown:
-// publish it again, as it is.
+// nobody can say whether the record is stored the error's code is OutcomeUnknown, and
+// r.Retry says what is known: publish it again, as it is.
 func (c *Client) Publish(ctx context.Context, r *api.Record) (api.Ack, error) {
 	if err := prepare(r); err != nil {
 		return api.Ack{}, err
@@ -100,8 +100,9 @@ func (c *Client) Publish(ctx context.Context, r *api.Record) (api.Ack, error) {
 	ctx, cancel := withPatience(ctx)
 	defer cancel()
 	request := &pb.PublishRequest{Record: wire.RecordToProto(r)}
-	var t trial
+	t := trial{retry: r.Retry}
 	for {
+		request.Retry = wire.RetryToProto(t.retry)
 		attempt, done := context.WithTimeout(ctx, attemptTimeout)
 		response, err := c.pub.Publish(attempt, request)
 		done()
@@ -110,6 +111,9 @@ func (c *Client) Publish(ctx context.Context, r *api.Record) (api.Ack, error) {
 		}
 		pause, again := t.failed(wire.ErrorFromGRPC(err), c.config.Attempts)
 		if !again || !sleep(ctx, pause) {
+			if t.retry.Again {
+				r.Retry = t.retry
+			}
 			return api.Ack{}, t.verdict()
 		}
 	}

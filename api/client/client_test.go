@@ -17,6 +17,7 @@ import (
 	"domicile/api"
 	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
 )
 
 func TestRA5_OneRecordIsSentAgainByCode(t *testing.T) {
@@ -49,6 +50,43 @@ func TestRA5_OneRecordIsSentAgainByCode(t *testing.T) {
 				t.Errorf("%s by %s: sent %v, want %d times the same id", name, way, ids, c.sent)
 			}
 		}
+	}
+}
+
+// TestRA5_ARetryNamesTheLogOfItsFirstTry: what an error says of the log that may hold a
+// record goes with its next try, from the first such error on.
+func TestRA5_ARetryNamesTheLogOfItsFirstTry(t *testing.T) {
+	log := func(slot string) api.LogID {
+		return api.LogID{Tenant: api.DefaultTenant, Topic: "orders", Slot: slot}
+	}
+	unknownIn := func(slot string) script {
+		return func(string) (*pb.Outcome, error) {
+			return &pb.Outcome{Result: &pb.Outcome_Error{Error: wire.StatusFromError(&api.Error{Code: api.OutcomeUnknown, Log: log(slot)})}}, nil
+		}
+	}
+	for _, way := range []string{"call", "stream"} {
+		s := serve(t, inTurn(refuses(api.Overloaded), breaks, unknownIn("eu-west"), unknownIn("eu-central"), refuses(api.ResidencyDenied)))
+		err := publishOne(t, open(t, 0, s.addr), way)
+		var e *api.Error
+		if !errors.As(err, &e) || e.Code != api.OutcomeUnknown || e.Log != log("eu-west") {
+			t.Errorf("by %s: told %v", way, err)
+		}
+		want := []api.Retry{{}, {}, {Again: true}, {Again: true, Log: log("eu-west")}, {Again: true, Log: log("eu-west")}}
+		var got []api.Retry
+		for _, r := range s.tries {
+			got = append(got, wire.RetryFromProto(r))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("by %s: tries said %+v, want %+v", way, got, want)
+		}
+	}
+	s := serve(t, inTurn(unknownIn("eu-west"), acks))
+	c, rec := open(t, 1, s.addr), record()
+	if _, err := c.Publish(within(t, wait), &rec); api.CodeOf(err) != api.OutcomeUnknown || rec.Retry.Log != log("eu-west") {
+		t.Errorf("after %v the record says %+v", err, rec.Retry)
+	}
+	if _, err := c.Publish(within(t, wait), &rec); err != nil || !s.tries[1].ProtoReflect().IsValid() {
+		t.Errorf("published again as it is: %v", err)
 	}
 }
 

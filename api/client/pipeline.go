@@ -95,7 +95,7 @@ func (p *Publisher) next() *pb.PublishStreamRequest {
 		p.number++
 		f.number = p.number
 		p.sent[f.number] = f
-		m.Records = append(m.Records, &pb.NumberedRecord{Number: f.number, Record: wire.RecordToProto(&f.record)})
+		m.Records = append(m.Records, &pb.NumberedRecord{Number: f.number, Record: wire.RecordToProto(&f.record), Retry: wire.RetryToProto(f.trial.retry)})
 		bytes += f.size
 		taken++
 	}

@@ -75,7 +75,8 @@ func (c *Client) NewPublisher(w Window) *Publisher {
 // Publish takes a record in and returns; it blocks only while the window is full,
 // and then no longer than ctx. done is called exactly once, with the ack or the
 // error, from any goroutine, and must not block. A record without an id gets one;
-// the outcome names it. The record is tried again until the deadline of ctx, or
+// the outcome names it. To send a record again whose outcome was OutcomeUnknown, set
+// r.Retry with the log that the error names. The record is tried again until the deadline of ctx, or
 // DefaultPatience if it has none; cancelling ctx takes nothing back. r.Body must not
 // be changed before done was called.
 func (p *Publisher) Publish(ctx context.Context, r api.Record, done func(api.Ack, error)) {
@@ -83,7 +84,7 @@ func (p *Publisher) Publish(ctx context.Context, r api.Record, done func(api.Ack
 		done(api.Ack{}, err)
 		return
 	}
-	f := &flight{record: r, size: r.Size(), done: done, deadline: time.Now().Add(DefaultPatience)}
+	f := &flight{record: r, size: r.Size(), done: done, deadline: time.Now().Add(DefaultPatience), trial: trial{retry: r.Retry}}
 	if d, ok := ctx.Deadline(); ok {
 		f.deadline = d
 	}

@@ -17,9 +17,9 @@ const (
 
 // trial is what is known of one record that was sent one or more times.
 type trial struct {
-	sent    int
-	unknown bool // one try may have been stored
-	last    error
+	sent  int
+	retry api.Retry // what the next try says of those before
+	last  error
 }
 
 // failed notes the outcome of a try and says whether, and when, to try again.
@@ -27,13 +27,19 @@ func (t *trial) failed(err error, attempts int) (pause time.Duration, again bool
 	t.sent++
 	t.last = err
 	code := api.CodeOf(err)
-	t.unknown = t.unknown || code.Stored() == api.StoredUnknown
+	var e *api.Error
+	errors.As(err, &e)
+	if code.Stored() == api.StoredUnknown {
+		t.retry.Again = true
+		if t.retry.Log == (api.LogID{}) && e != nil {
+			t.retry.Log = e.Log
+		}
+	}
 	if !code.Retryable() || attempts > 0 && t.sent >= attempts {
 		return 0, false
 	}
 	pause = backoff(t.sent)
-	var e *api.Error
-	if errors.As(err, &e) && e.RetryAfter > pause {
+	if e != nil && e.RetryAfter > pause {
 		pause = min(e.RetryAfter, longestPause)
 	}
 	return pause, true
@@ -52,13 +58,14 @@ func backoff(tries int) time.Duration {
 // that the last try stored nothing: if an earlier one may have, the outcome stays
 // unknown.
 func (t *trial) verdict() error {
-	if t.last == nil {
+	if t.last == nil && !t.retry.Again {
 		return &api.Error{Code: api.NotReady, Op: "publish", Hint: "no address of the region took the record in time; nothing was sent"}
 	}
-	if !t.unknown || api.CodeOf(t.last) == api.OutcomeUnknown {
+	var e *api.Error
+	if !t.retry.Again || errors.As(t.last, &e) && e.Code == api.OutcomeUnknown && e.Log == t.retry.Log {
 		return t.last
 	}
-	return &api.Error{Code: api.OutcomeUnknown, Op: "publish", Err: t.last, Hint: "an earlier try may have been stored; send it again with the same id"}
+	return &api.Error{Code: api.OutcomeUnknown, Op: "publish", Log: t.retry.Log, Err: t.last, Hint: "an earlier try may have been stored; send it again with the same id"}
 }
 
 // sleep waits, or returns false when ctx ends first or would end before.

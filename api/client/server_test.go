@@ -51,6 +51,7 @@ type server struct {
 	mu    sync.Mutex
 	next  func(id string) script // of a record
 	seen  []string               // ids, in the order they came
+	tries []*pb.Retry            // with them
 	reads []*pb.ReadRequest
 	read  func(n int, q *pb.ReadRequest, out grpc.ServerStreamingServer[pb.ReadResponse]) error
 	acked map[string]int
@@ -87,10 +88,11 @@ func inTurn(steps ...script) func(string) script {
 	}
 }
 
-func (s *server) do(id string) (*pb.Outcome, error) {
+func (s *server) do(id string, retry *pb.Retry) (*pb.Outcome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, id)
+	s.tries = append(s.tries, retry)
 	o, err := s.next(id)(id)
 	if o.GetAck() != nil {
 		s.acked[id]++
@@ -105,7 +107,7 @@ func (s *server) ids() []string {
 }
 
 func (s *server) Publish(ctx context.Context, req *pb.PublishRequest) (*pb.PublishResponse, error) {
-	o, err := s.do(req.GetRecord().GetId())
+	o, err := s.do(req.GetRecord().GetId(), req.GetRetry())
 	switch {
 	case err != nil:
 		return nil, err
@@ -129,7 +131,7 @@ func (s *server) PublishStream(ss pb.PublisherService_PublishStreamServer) error
 		}
 		answer := &pb.PublishStreamResponse{Credit: &pb.Credit{Records: uint64(len(m.GetRecords())), Bytes: uint64(len(m.GetRecords())) << 20}}
 		for _, n := range m.GetRecords() {
-			o, err := s.do(n.GetRecord().GetId())
+			o, err := s.do(n.GetRecord().GetId(), n.GetRetry())
 			if err != nil {
 				return err
 			}

@@ -71,6 +71,7 @@ func StatusFromError(err error) *statuspb.Status {
 		Code: clean(string(e.Code)), Stored: string(e.Code.Stored()), Action: string(e.Code.Action()),
 		Op: clean(e.Op), Topic: clean(e.Topic), Region: clean(e.Region), Field: clean(e.Field), Value: clean(e.Value),
 		Hint: clean(e.Hint), RetryAfterNano: int64(e.RetryAfter), ForNano: int64(e.For), PolicyRevision: clean(e.Revision),
+		Log: LogToProto(e.Log),
 	})
 	text := plainText(e)
 	if e.Err != nil {
@@ -107,6 +108,7 @@ func fromDetail(m *pb.ErrorDetail, message string) error {
 		Code: api.Code(m.GetCode()), Op: m.GetOp(), Topic: m.GetTopic(), Region: m.GetRegion(),
 		Field: m.GetField(), Value: m.GetValue(), Hint: m.GetHint(),
 		RetryAfter: time.Duration(m.GetRetryAfterNano()), For: time.Duration(m.GetForNano()), Revision: m.GetPolicyRevision(),
+		Log: LogFromProto(m.GetLog()),
 	}
 	if cause, ok := strings.CutPrefix(message, plainText(e)+causeMark); ok {
 		e.Err = errors.New(cause)

@@ -98,6 +98,7 @@ func ForwardToProto(number uint64, f *regions.Forward, now time.Time) *pb.Forwar
 		Number: number, Record: RecordToProto(&f.Record), Log: LogToProto(f.Log),
 		Principal:   principalToProto(f.Principal),
 		TimeoutNano: int64(f.Deadline.Sub(now)), PolicySerial: f.Serial, PolicyRevision: f.Revision,
+		Retry: RetryToProto(f.Record.Retry),
 	}
 }
 
@@ -116,8 +117,10 @@ func ForwardFromProto(m *pb.ForwardRequest, now time.Time, longest time.Duration
 
 func forwardFromProto(m *pb.ForwardRequest, log api.LogID, now time.Time, longest time.Duration) regions.Forward {
 	left := min(max(time.Duration(m.GetTimeoutNano()), 0), longest)
+	record := RecordFromProto(m.GetRecord())
+	record.Retry = RetryFromProto(m.GetRetry())
 	return regions.Forward{
-		Record: RecordFromProto(m.GetRecord()), Log: log, Deadline: now.Add(left),
+		Record: record, Log: log, Deadline: now.Add(left),
 		Principal: principalFromProto(m.GetPrincipal()),
 		Serial:    m.GetPolicySerial(), Revision: m.GetPolicyRevision(),
 	}

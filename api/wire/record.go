@@ -42,6 +42,19 @@ func RecordFromProto(m *pb.Record) api.Record {
 	return r
 }
 
+// RetryToProto makes the message of a retry; none for a first try.
+func RetryToProto(r api.Retry) *pb.Retry {
+	if !r.Again {
+		return nil
+	}
+	return &pb.Retry{Log: LogToProto(r.Log)}
+}
+
+// RetryFromProto reads a retry; an absent one is a first try.
+func RetryFromProto(m *pb.Retry) api.Retry {
+	return api.Retry{Again: m != nil, Log: LogFromProto(m.GetLog())}
+}
+
 // TagsToProto makes the messages of tags.
 func TagsToProto(tags []api.Tag) []*pb.Tag {
 	if len(tags) == 0 {

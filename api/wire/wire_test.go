@@ -92,6 +92,9 @@ func TestRA5_ErrorSurvivesTheWire(t *testing.T) {
 			Region: text.Draw(t, "region"), Field: text.Draw(t, "field"), Value: text.Draw(t, "value"), Hint: text.Draw(t, "hint"),
 			RetryAfter: time.Duration(rapid.Int64().Draw(t, "after")), For: time.Duration(rapid.Int64().Draw(t, "for")), Revision: text.Draw(t, "revision"),
 		}
+		if rapid.Bool().Draw(t, "log") {
+			want.Log = api.LogID{Tenant: api.DefaultTenant, Topic: "orders", Slot: "eu-west"}
+		}
 		if rapid.Bool().Draw(t, "cause") {
 			want.Err = errors.New(text.Draw(t, "cause text"))
 		}

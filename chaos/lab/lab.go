@@ -32,6 +32,8 @@ type Options struct {
 	// Manifest is the federation; nil: the example. The link addresses in it are
 	// replaced by free ones.
 	Manifest []byte
+	// Policies writes the policy directory that every region reads; nil: the example.
+	Policies func(dir string) error
 	// Pace scales all intervals.
 	Pace regions.Pace
 	// Seams may change what one region's node is made of, for example to break a
@@ -67,7 +69,10 @@ func Open(ctx context.Context, o Options) (_ *Lab, err error) {
 			err = errors.Join(err, l.Close(context.WithoutCancel(ctx))) // Stop has a deadline of its own
 		}
 	}()
-	if err = deploy.WritePolicies(l.policy); err != nil {
+	if o.Policies == nil {
+		o.Policies = deploy.WritePolicies
+	}
+	if err = o.Policies(l.policy); err != nil {
 		return nil, err
 	}
 	if err = l.found(); err != nil {

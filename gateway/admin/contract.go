@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"domicile/api"
@@ -19,6 +20,9 @@ func Contract(f *regions.Federation, t *regions.Topic, resident bool) []string {
 	if t.Writes == regions.WritesLocal {
 		out = append(out, "Order per key and ids hold within one log. The topic has "+plural(len(t.Regions), "log")+" ("+strings.Join(t.Regions, ", ")+
 			"): a record goes to the one of the region it is published in if it may rest there, else to the policy's destination. The same id or key in two logs is two records.")
+		if t.Route == regions.RouteWithinBoundary {
+			out = append(out, detourContract(f, t))
+		}
 	} else {
 		out = append(out, "Order per key and ids hold for the whole topic: its one log is in "+t.Home+", and records published elsewhere are forwarded there, through memory only.")
 	}
@@ -30,6 +34,21 @@ func Contract(f *regions.Federation, t *regions.Topic, resident bool) []string {
 	out = append(out, "Reader: at least once, from the position the reader keeps; a reader that goes on from an older position sees records again. What it may not see is counted, not shown.")
 	out = append(out, retentionContract(t)...)
 	return append(out, lossContract(t, resident)...)
+}
+
+// detourContract says what route: within_boundary gives, and what it costs.
+func detourContract(f *regions.Federation, t *regions.Topic) string {
+	var areas []string
+	for _, name := range f.Boundaries() {
+		b, _ := f.Boundary(name)
+		if logs := slices.DeleteFunc(slices.Clone(b.Regions), func(r string) bool { return !slices.Contains(t.Regions, r) }); len(logs) > 1 {
+			areas = append(areas, name+": "+strings.Join(logs, ", "))
+		}
+	}
+	return "Home cut off: a record that belongs to a log elsewhere whose home cannot be reached goes to the first other log of the same boundary that can be, and the ack names it (" + strings.Join(areas, "; ") +
+		"). It never leaves the boundary, and what the policy does not let rest there is refused. Order per key then holds within each of the two logs, not over both; the same id in both is two records. " +
+		"A retry after " + string(api.OutcomeUnknown) + " goes to the log that the error names: send that with it, as the Go client does. The gateway remembers such ids, and those of records that went another way, for 10 minutes and at most 65536 of them; " +
+		"while it remembers no more, no record goes another way. It forgets them when it restarts or its region's seat moves: a retry that then comes without its log may become a second record in another log."
 }
 
 func retentionContract(t *regions.Topic) []string {
@@ -84,7 +103,11 @@ func lossContract(t *regions.Topic, resident bool) []string {
 			"wait": "readers wait", "stop": "readers are stopped with " + string(api.HomeLost),
 			"read_copy": "readers read a copy that is at most " + regions.Span(o.Consumers.MaxStaleness) + " old",
 		}[o.Consumers.Mode]
-		out = append(out, "Home lost: producers are refused with "+string(api.HomeUnreachable)+"; "+readers+". "+o.Owner+" says: "+o.Text)
+		producers := "Home lost: producers are refused with " + string(api.HomeUnreachable)
+		if t.Route == regions.RouteWithinBoundary {
+			producers += " unless another log of the boundary can be reached"
+		}
+		out = append(out, producers+"; "+readers+". "+o.Owner+" says: "+o.Text)
 	}
 	if resident {
 		return append(out, "Failover: never. Records of a boundary do not leave it, whatever fails.")

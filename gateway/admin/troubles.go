@@ -84,6 +84,9 @@ func copyTrouble(v *View, t *regions.Topic, id api.LogID, home string) *pb.LogTr
 	x.Producers = "accepted: they are forwarded to " + home
 	if !link.Up {
 		x.Producers = "refused at once with " + string(api.HomeUnreachable) + ", or as the policy refuses them anyway; nothing is stored; the same id may be sent again later"
+		if t.Route == regions.RouteWithinBoundary {
+			x.Producers = "stored in another log of the boundary if one can be reached and may keep them, which the ack names; else " + x.Producers
+		}
 	}
 	x.Consumers = consumers(t, link.Up, lag)
 	x.Room = copyRoom(t, link.Up, lag)

@@ -74,6 +74,7 @@ func (p *pipe) take(ss pb.PublisherService_PublishStreamServer, who regions.Prin
 		}
 		for _, n := range m.GetRecords() {
 			r := wire.RecordFromProto(n.GetRecord())
+			r.Retry = wire.RetryFromProto(n.GetRetry())
 			if err := p.spend(&r); err != nil {
 				return err
 			}

@@ -21,7 +21,9 @@ func (p *publisher) Publish(ctx context.Context, req *pb.PublishRequest) (*pb.Pu
 		err error
 	}
 	out := make(chan outcome, 1)
-	p.server.config.Gateway.Publish(ctx, wire.RecordFromProto(req.GetRecord()), principalOf(ctx), nil, func(ack api.Ack, err error) {
+	r := wire.RecordFromProto(req.GetRecord())
+	r.Retry = wire.RetryFromProto(req.GetRetry())
+	p.server.config.Gateway.Publish(ctx, r, principalOf(ctx), nil, func(ack api.Ack, err error) {
 		out <- outcome{ack, err}
 	})
 	select {

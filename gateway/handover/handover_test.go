@@ -2,6 +2,7 @@ package handover_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -34,13 +35,14 @@ type pair struct {
 
 	mu      sync.Mutex
 	taken   []string // ids in the order in which the holder's gateway got them
+	retries map[string]api.Retry
 	pending []func(api.Ack, error)
 	hold    bool            // outcomes wait for the test
 	distant map[string]bool // ids that go on to another region
 }
 
 func newPair(t interface{ Cleanup(func()) }, pace regions.Pace) *pair {
-	p := &pair{distant: map[string]bool{}}
+	p := &pair{distant: map[string]bool{}, retries: map[string]api.Retry{}}
 	clock, logger := regions.NewSteadyClock(), slog.New(slog.DiscardHandler)
 	p.in = handover.NewIn(handover.InConfig{Region: "eu-west", Term: 7, Publish: p.publish, Clock: clock, Pace: pace, Logger: logger,
 		Call: func(ctx context.Context, node, kind string, body []byte) ([]byte, error) {
@@ -75,6 +77,7 @@ func (p *pair) close() {
 func (p *pair) publish(_ context.Context, r api.Record, _ regions.Principal, away func(), done func(api.Ack, error)) {
 	p.mu.Lock()
 	p.taken = append(p.taken, r.ID)
+	p.retries[r.ID] = r.Retry
 	distant, hold := p.distant[r.ID], p.hold
 	if hold || distant {
 		p.pending = append(p.pending, done)
@@ -148,6 +151,40 @@ func TestRD3_HandOverKeepsTheOrder(t *testing.T) {
 	for i, id := range p.taken {
 		if id != fmt.Sprint(i) {
 			t.Fatalf("record %s came as number %d", id, i)
+		}
+	}
+}
+
+// RA5: what a retry says of its first try reaches the holder, and what the holder says of
+// the log that may hold a record reaches the producer.
+func TestRA5_HandOverKeepsWhatARetrySays(t *testing.T) {
+	p := newPair(t, 1)
+	log := api.LogID{Tenant: api.DefaultTenant, Topic: "orders", Slot: "eu-central"}
+	p.hold = true
+	got := make(chan outcome, 3)
+	want := map[string]api.Retry{"first": {}, "again": {Again: true}, "named": {Again: true, Log: log}}
+	for id, retry := range want {
+		p.out.Publish(t.Context(), api.Record{ID: id, Topic: "orders", Body: []byte("x"), Retry: retry}, who, nil,
+			func(a api.Ack, err error) { got <- outcome{id, a, err} })
+	}
+	for deadline := time.Now().Add(30 * time.Second); p.count() < len(want) && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	p.mu.Lock()
+	retries, pending := p.retries, p.pending
+	p.mu.Unlock()
+	for id := range want {
+		if retries[id] != want[id] {
+			t.Errorf("%s came as %+v", id, retries[id])
+		}
+	}
+	for _, done := range pending {
+		done(api.Ack{}, &api.Error{Code: api.OutcomeUnknown, Log: log})
+	}
+	for range want {
+		var e *api.Error
+		if o := receive(t, got); !errors.As(o.err, &e) || e.Log != log {
+			t.Errorf("%s: told %v", o.id, o.err)
 		}
 	}
 }

@@ -774,6 +774,7 @@ type ForwardRequest struct {
 	TimeoutNano    int64                  `protobuf:"varint,5,opt,name=timeout_nano,json=timeoutNano,proto3" json:"timeout_nano,omitempty"` // left when it was sent
 	PolicySerial   int64                  `protobuf:"varint,6,opt,name=policy_serial,json=policySerial,proto3" json:"policy_serial,omitempty"`
 	PolicyRevision string                 `protobuf:"bytes,7,opt,name=policy_revision,json=policyRevision,proto3" json:"policy_revision,omitempty"`
+	Retry          *Retry                 `protobuf:"bytes,8,opt,name=retry,proto3" json:"retry,omitempty"` // between the nodes of one region
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -855,6 +856,13 @@ func (x *ForwardRequest) GetPolicyRevision() string {
 		return x.PolicyRevision
 	}
 	return ""
+}
+
+func (x *ForwardRequest) GetRetry() *Retry {
+	if x != nil {
+		return x.Retry
+	}
+	return nil
 }
 
 type Principal struct {
@@ -1694,7 +1702,7 @@ const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\x13head_time_unix_nano\x18\x06 \x01(\x10R\x10headTimeUnixNano\x12(\n" +
 	"\x10closed_unix_nano\x18\a \x01(\x10R\x0eclosedUnixNano\x12\x14\n" +
 	"\x05first\x18\b \x01(\x04R\x05first\x12\x16\n" +
-	"\x06digest\x18\t \x01(\tR\x06digest\"\xa2\x02\n" +
+	"\x06digest\x18\t \x01(\tR\x06digest\"\xcc\x02\n" +
 	"\x0eForwardRequest\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12+\n" +
 	"\x06record\x18\x02 \x01(\v2\x13.domicile.v1.RecordR\x06record\x12$\n" +
@@ -1702,7 +1710,8 @@ const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\tprincipal\x18\x04 \x01(\v2\x16.domicile.v1.PrincipalR\tprincipal\x12!\n" +
 	"\ftimeout_nano\x18\x05 \x01(\x03R\vtimeoutNano\x12#\n" +
 	"\rpolicy_serial\x18\x06 \x01(\x03R\fpolicySerial\x12'\n" +
-	"\x0fpolicy_revision\x18\a \x01(\tR\x0epolicyRevision\"_\n" +
+	"\x0fpolicy_revision\x18\a \x01(\tR\x0epolicyRevision\x12(\n" +
+	"\x05retry\x18\b \x01(\v2\x12.domicile.v1.RetryR\x05retry\"_\n" +
 	"\tPrincipal\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -1809,8 +1818,9 @@ var file_domicile_v1_peer_proto_goTypes = []any{
 	(*LogId)(nil),            // 22: domicile.v1.LogId
 	(*Epoch)(nil),            // 23: domicile.v1.Epoch
 	(*Record)(nil),           // 24: domicile.v1.Record
-	(*Ack)(nil),              // 25: domicile.v1.Ack
-	(*status.Status)(nil),    // 26: google.rpc.Status
+	(*Retry)(nil),            // 25: domicile.v1.Retry
+	(*Ack)(nil),              // 26: domicile.v1.Ack
+	(*status.Status)(nil),    // 27: google.rpc.Status
 }
 var file_domicile_v1_peer_proto_depIdxs = []int32{
 	20, // 0: domicile.v1.PeerHello.topics:type_name -> domicile.v1.PeerHello.TopicsEntry
@@ -1827,32 +1837,33 @@ var file_domicile_v1_peer_proto_depIdxs = []int32{
 	24, // 11: domicile.v1.ForwardRequest.record:type_name -> domicile.v1.Record
 	22, // 12: domicile.v1.ForwardRequest.log:type_name -> domicile.v1.LogId
 	11, // 13: domicile.v1.ForwardRequest.principal:type_name -> domicile.v1.Principal
-	25, // 14: domicile.v1.ForwardResponse.ack:type_name -> domicile.v1.Ack
-	26, // 15: domicile.v1.ForwardResponse.error:type_name -> google.rpc.Status
-	14, // 16: domicile.v1.MirrorRequest.open:type_name -> domicile.v1.MirrorOpen
-	15, // 17: domicile.v1.MirrorRequest.batch:type_name -> domicile.v1.MirrorBatch
-	22, // 18: domicile.v1.MirrorOpen.log:type_name -> domicile.v1.LogId
-	23, // 19: domicile.v1.MirrorOpen.epoch:type_name -> domicile.v1.Epoch
-	16, // 20: domicile.v1.MirrorBatch.items:type_name -> domicile.v1.MirrorItem
-	23, // 21: domicile.v1.MirrorItem.epoch:type_name -> domicile.v1.Epoch
-	24, // 22: domicile.v1.MirrorItem.record:type_name -> domicile.v1.Record
-	17, // 23: domicile.v1.MirrorItem.gap:type_name -> domicile.v1.MirrorGap
-	23, // 24: domicile.v1.MirrorResponse.epoch:type_name -> domicile.v1.Epoch
-	19, // 25: domicile.v1.MirrorResponse.ledger:type_name -> domicile.v1.LedgerSum
-	1,  // 26: domicile.v1.PeerHello.TopicsEntry.value:type_name -> domicile.v1.TopicDeclaration
-	2,  // 27: domicile.v1.PeerService.Hello:input_type -> domicile.v1.HelloRequest
-	4,  // 28: domicile.v1.PeerService.Control:input_type -> domicile.v1.ControlRequest
-	10, // 29: domicile.v1.PeerService.Forward:input_type -> domicile.v1.ForwardRequest
-	13, // 30: domicile.v1.PeerService.Mirror:input_type -> domicile.v1.MirrorRequest
-	3,  // 31: domicile.v1.PeerService.Hello:output_type -> domicile.v1.HelloResponse
-	5,  // 32: domicile.v1.PeerService.Control:output_type -> domicile.v1.ControlResponse
-	12, // 33: domicile.v1.PeerService.Forward:output_type -> domicile.v1.ForwardResponse
-	18, // 34: domicile.v1.PeerService.Mirror:output_type -> domicile.v1.MirrorResponse
-	31, // [31:35] is the sub-list for method output_type
-	27, // [27:31] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	25, // 14: domicile.v1.ForwardRequest.retry:type_name -> domicile.v1.Retry
+	26, // 15: domicile.v1.ForwardResponse.ack:type_name -> domicile.v1.Ack
+	27, // 16: domicile.v1.ForwardResponse.error:type_name -> google.rpc.Status
+	14, // 17: domicile.v1.MirrorRequest.open:type_name -> domicile.v1.MirrorOpen
+	15, // 18: domicile.v1.MirrorRequest.batch:type_name -> domicile.v1.MirrorBatch
+	22, // 19: domicile.v1.MirrorOpen.log:type_name -> domicile.v1.LogId
+	23, // 20: domicile.v1.MirrorOpen.epoch:type_name -> domicile.v1.Epoch
+	16, // 21: domicile.v1.MirrorBatch.items:type_name -> domicile.v1.MirrorItem
+	23, // 22: domicile.v1.MirrorItem.epoch:type_name -> domicile.v1.Epoch
+	24, // 23: domicile.v1.MirrorItem.record:type_name -> domicile.v1.Record
+	17, // 24: domicile.v1.MirrorItem.gap:type_name -> domicile.v1.MirrorGap
+	23, // 25: domicile.v1.MirrorResponse.epoch:type_name -> domicile.v1.Epoch
+	19, // 26: domicile.v1.MirrorResponse.ledger:type_name -> domicile.v1.LedgerSum
+	1,  // 27: domicile.v1.PeerHello.TopicsEntry.value:type_name -> domicile.v1.TopicDeclaration
+	2,  // 28: domicile.v1.PeerService.Hello:input_type -> domicile.v1.HelloRequest
+	4,  // 29: domicile.v1.PeerService.Control:input_type -> domicile.v1.ControlRequest
+	10, // 30: domicile.v1.PeerService.Forward:input_type -> domicile.v1.ForwardRequest
+	13, // 31: domicile.v1.PeerService.Mirror:input_type -> domicile.v1.MirrorRequest
+	3,  // 32: domicile.v1.PeerService.Hello:output_type -> domicile.v1.HelloResponse
+	5,  // 33: domicile.v1.PeerService.Control:output_type -> domicile.v1.ControlResponse
+	12, // 34: domicile.v1.PeerService.Forward:output_type -> domicile.v1.ForwardResponse
+	18, // 35: domicile.v1.PeerService.Mirror:output_type -> domicile.v1.MirrorResponse
+	32, // [32:36] is the sub-list for method output_type
+	28, // [28:32] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_peer_proto_init() }

@@ -25,6 +25,7 @@ const (
 type PublishRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Record        *Record                `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"`
+	Retry         *Retry                 `protobuf:"bytes,2,opt,name=retry,proto3" json:"retry,omitempty"` // absent: no earlier try may have been stored
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -62,6 +63,13 @@ func (*PublishRequest) Descriptor() ([]byte, []int) {
 func (x *PublishRequest) GetRecord() *Record {
 	if x != nil {
 		return x.Record
+	}
+	return nil
+}
+
+func (x *PublishRequest) GetRetry() *Retry {
+	if x != nil {
+		return x.Retry
 	}
 	return nil
 }
@@ -158,6 +166,7 @@ type NumberedRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // the client's own, unique in this stream
 	Record        *Record                `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`
+	Retry         *Retry                 `protobuf:"bytes,3,opt,name=retry,proto3" json:"retry,omitempty"` // absent: no earlier try may have been stored
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -202,6 +211,13 @@ func (x *NumberedRecord) GetNumber() uint64 {
 func (x *NumberedRecord) GetRecord() *Record {
 	if x != nil {
 		return x.Record
+	}
+	return nil
+}
+
+func (x *NumberedRecord) GetRetry() *Retry {
+	if x != nil {
+		return x.Retry
 	}
 	return nil
 }
@@ -413,16 +429,18 @@ var File_domicile_v1_publisher_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_publisher_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdomicile/v1/publisher.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x17google/rpc/status.proto\"=\n" +
+	"\x1bdomicile/v1/publisher.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x17google/rpc/status.proto\"g\n" +
 	"\x0ePublishRequest\x12+\n" +
-	"\x06record\x18\x01 \x01(\v2\x13.domicile.v1.RecordR\x06record\"5\n" +
+	"\x06record\x18\x01 \x01(\v2\x13.domicile.v1.RecordR\x06record\x12(\n" +
+	"\x05retry\x18\x02 \x01(\v2\x12.domicile.v1.RetryR\x05retry\"5\n" +
 	"\x0fPublishResponse\x12\"\n" +
 	"\x03ack\x18\x01 \x01(\v2\x10.domicile.v1.AckR\x03ack\"M\n" +
 	"\x14PublishStreamRequest\x125\n" +
-	"\arecords\x18\x01 \x03(\v2\x1b.domicile.v1.NumberedRecordR\arecords\"U\n" +
+	"\arecords\x18\x01 \x03(\v2\x1b.domicile.v1.NumberedRecordR\arecords\"\x7f\n" +
 	"\x0eNumberedRecord\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12+\n" +
-	"\x06record\x18\x02 \x01(\v2\x13.domicile.v1.RecordR\x06record\"v\n" +
+	"\x06record\x18\x02 \x01(\v2\x13.domicile.v1.RecordR\x06record\x12(\n" +
+	"\x05retry\x18\x03 \x01(\v2\x12.domicile.v1.RetryR\x05retry\"v\n" +
 	"\x15PublishStreamResponse\x120\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x14.domicile.v1.OutcomeR\boutcomes\x12+\n" +
 	"\x06credit\x18\x02 \x01(\v2\x13.domicile.v1.CreditR\x06credit\"\x8d\x01\n" +
@@ -461,27 +479,30 @@ var file_domicile_v1_publisher_proto_goTypes = []any{
 	(*Outcome)(nil),               // 5: domicile.v1.Outcome
 	(*Credit)(nil),                // 6: domicile.v1.Credit
 	(*Record)(nil),                // 7: domicile.v1.Record
-	(*Ack)(nil),                   // 8: domicile.v1.Ack
-	(*status.Status)(nil),         // 9: google.rpc.Status
+	(*Retry)(nil),                 // 8: domicile.v1.Retry
+	(*Ack)(nil),                   // 9: domicile.v1.Ack
+	(*status.Status)(nil),         // 10: google.rpc.Status
 }
 var file_domicile_v1_publisher_proto_depIdxs = []int32{
 	7,  // 0: domicile.v1.PublishRequest.record:type_name -> domicile.v1.Record
-	8,  // 1: domicile.v1.PublishResponse.ack:type_name -> domicile.v1.Ack
-	3,  // 2: domicile.v1.PublishStreamRequest.records:type_name -> domicile.v1.NumberedRecord
-	7,  // 3: domicile.v1.NumberedRecord.record:type_name -> domicile.v1.Record
-	5,  // 4: domicile.v1.PublishStreamResponse.outcomes:type_name -> domicile.v1.Outcome
-	6,  // 5: domicile.v1.PublishStreamResponse.credit:type_name -> domicile.v1.Credit
-	8,  // 6: domicile.v1.Outcome.ack:type_name -> domicile.v1.Ack
-	9,  // 7: domicile.v1.Outcome.error:type_name -> google.rpc.Status
-	0,  // 8: domicile.v1.PublisherService.Publish:input_type -> domicile.v1.PublishRequest
-	2,  // 9: domicile.v1.PublisherService.PublishStream:input_type -> domicile.v1.PublishStreamRequest
-	1,  // 10: domicile.v1.PublisherService.Publish:output_type -> domicile.v1.PublishResponse
-	4,  // 11: domicile.v1.PublisherService.PublishStream:output_type -> domicile.v1.PublishStreamResponse
-	10, // [10:12] is the sub-list for method output_type
-	8,  // [8:10] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	8,  // 1: domicile.v1.PublishRequest.retry:type_name -> domicile.v1.Retry
+	9,  // 2: domicile.v1.PublishResponse.ack:type_name -> domicile.v1.Ack
+	3,  // 3: domicile.v1.PublishStreamRequest.records:type_name -> domicile.v1.NumberedRecord
+	7,  // 4: domicile.v1.NumberedRecord.record:type_name -> domicile.v1.Record
+	8,  // 5: domicile.v1.NumberedRecord.retry:type_name -> domicile.v1.Retry
+	5,  // 6: domicile.v1.PublishStreamResponse.outcomes:type_name -> domicile.v1.Outcome
+	6,  // 7: domicile.v1.PublishStreamResponse.credit:type_name -> domicile.v1.Credit
+	9,  // 8: domicile.v1.Outcome.ack:type_name -> domicile.v1.Ack
+	10, // 9: domicile.v1.Outcome.error:type_name -> google.rpc.Status
+	0,  // 10: domicile.v1.PublisherService.Publish:input_type -> domicile.v1.PublishRequest
+	2,  // 11: domicile.v1.PublisherService.PublishStream:input_type -> domicile.v1.PublishStreamRequest
+	1,  // 12: domicile.v1.PublisherService.Publish:output_type -> domicile.v1.PublishResponse
+	4,  // 13: domicile.v1.PublisherService.PublishStream:output_type -> domicile.v1.PublishStreamResponse
+	12, // [12:14] is the sub-list for method output_type
+	10, // [10:12] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_publisher_proto_init() }

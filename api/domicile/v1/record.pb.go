@@ -496,6 +496,51 @@ func (x *Ack) GetPosition() string {
 	return ""
 }
 
+// Retry marks a record that is sent again after a try whose outcome nobody knows.
+type Retry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Log           *LogId                 `protobuf:"bytes,1,opt,name=log,proto3" json:"log,omitempty"` // that may hold it, as the error said; absent: not known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Retry) Reset() {
+	*x = Retry{}
+	mi := &file_domicile_v1_record_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Retry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Retry) ProtoMessage() {}
+
+func (x *Retry) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_record_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Retry.ProtoReflect.Descriptor instead.
+func (*Retry) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_record_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Retry) GetLog() *LogId {
+	if x != nil {
+		return x.Log
+	}
+	return nil
+}
+
 // ErrorDetail is the detail of every google.rpc.Status that we send. A failure
 // without it counts as OUTCOME_UNKNOWN.
 type ErrorDetail struct {
@@ -512,13 +557,14 @@ type ErrorDetail struct {
 	ForNano        int64                  `protobuf:"varint,10,opt,name=for_nano,json=forNano,proto3" json:"for_nano,omitempty"`                       // how long the state has lasted; 0: not known
 	PolicyRevision string                 `protobuf:"bytes,11,opt,name=policy_revision,json=policyRevision,proto3" json:"policy_revision,omitempty"`
 	Op             string                 `protobuf:"bytes,12,opt,name=op,proto3" json:"op,omitempty"`
+	Log            *LogId                 `protobuf:"bytes,13,opt,name=log,proto3" json:"log,omitempty"` // of OUTCOME_UNKNOWN: the log that may hold the record
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_domicile_v1_record_proto_msgTypes[6]
+	mi := &file_domicile_v1_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +576,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_record_proto_msgTypes[6]
+	mi := &file_domicile_v1_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +589,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_record_proto_rawDescGZIP(), []int{6}
+	return file_domicile_v1_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ErrorDetail) GetCode() string {
@@ -630,6 +676,13 @@ func (x *ErrorDetail) GetOp() string {
 	return ""
 }
 
+func (x *ErrorDetail) GetLog() *LogId {
+	if x != nil {
+		return x.Log
+	}
+	return nil
+}
+
 var File_domicile_v1_record_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_record_proto_rawDesc = "" +
@@ -676,7 +729,9 @@ const file_domicile_v1_record_proto_rawDesc = "" +
 	"\tforwarded\x18\f \x01(\bR\tforwarded\x12$\n" +
 	"\x0eevent_time_odd\x18\r \x01(\bR\feventTimeOdd\x12'\n" +
 	"\x0fpolicy_revision\x18\x0e \x01(\tR\x0epolicyRevision\x12\x1a\n" +
-	"\bposition\x18\x0f \x01(\tR\bposition\"\xbd\x02\n" +
+	"\bposition\x18\x0f \x01(\tR\bposition\"-\n" +
+	"\x05Retry\x12$\n" +
+	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\"\xe3\x02\n" +
 	"\vErrorDetail\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x16\n" +
 	"\x06stored\x18\x02 \x01(\tR\x06stored\x12\x16\n" +
@@ -690,7 +745,8 @@ const file_domicile_v1_record_proto_rawDesc = "" +
 	"\bfor_nano\x18\n" +
 	" \x01(\x03R\aforNano\x12'\n" +
 	"\x0fpolicy_revision\x18\v \x01(\tR\x0epolicyRevision\x12\x0e\n" +
-	"\x02op\x18\f \x01(\tR\x02opB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
+	"\x02op\x18\f \x01(\tR\x02op\x12$\n" +
+	"\x03log\x18\r \x01(\v2\x12.domicile.v1.LogIdR\x03logB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
 var (
 	file_domicile_v1_record_proto_rawDescOnce sync.Once
@@ -704,7 +760,7 @@ func file_domicile_v1_record_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_record_proto_rawDescData
 }
 
-var file_domicile_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_domicile_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_domicile_v1_record_proto_goTypes = []any{
 	(*Tag)(nil),         // 0: domicile.v1.Tag
 	(*Header)(nil),      // 1: domicile.v1.Header
@@ -712,18 +768,21 @@ var file_domicile_v1_record_proto_goTypes = []any{
 	(*Epoch)(nil),       // 3: domicile.v1.Epoch
 	(*LogId)(nil),       // 4: domicile.v1.LogId
 	(*Ack)(nil),         // 5: domicile.v1.Ack
-	(*ErrorDetail)(nil), // 6: domicile.v1.ErrorDetail
+	(*Retry)(nil),       // 6: domicile.v1.Retry
+	(*ErrorDetail)(nil), // 7: domicile.v1.ErrorDetail
 }
 var file_domicile_v1_record_proto_depIdxs = []int32{
 	0, // 0: domicile.v1.Record.tags:type_name -> domicile.v1.Tag
 	1, // 1: domicile.v1.Record.headers:type_name -> domicile.v1.Header
 	4, // 2: domicile.v1.Ack.log:type_name -> domicile.v1.LogId
 	3, // 3: domicile.v1.Ack.epoch:type_name -> domicile.v1.Epoch
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	4, // 4: domicile.v1.Retry.log:type_name -> domicile.v1.LogId
+	4, // 5: domicile.v1.ErrorDetail.log:type_name -> domicile.v1.LogId
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_record_proto_init() }
@@ -737,7 +796,7 @@ func file_domicile_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_record_proto_rawDesc), len(file_domicile_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
