@@ -133,3 +133,27 @@ func DecodeReadPart(body []byte) (batch *pb.ReadResponse, ended bool, err error)
 	}
 	return m.GetBatch(), m.GetEnded(), nil
 }
+
+// EncodeAsk makes the bytes of an operator's question to another node.
+func EncodeAsk(q *pb.AskOver) ([]byte, error) { return proto.Marshal(q) }
+
+// DecodeAsk reads it.
+func DecodeAsk(body []byte) (*pb.AskOver, error) {
+	var m pb.AskOver
+	if err := proto.Unmarshal(body, &m); err != nil {
+		return nil, badPeer("body", "it asks nothing")
+	}
+	return &m, nil
+}
+
+// EncodeAnswer makes the bytes of the answer.
+func EncodeAnswer(a *pb.AskAnswer) ([]byte, error) { return proto.Marshal(a) }
+
+// DecodeAnswer reads it.
+func DecodeAnswer(body []byte) (*pb.AskAnswer, error) {
+	var m pb.AskAnswer
+	if err := proto.Unmarshal(body, &m); err != nil {
+		return nil, badPeer("body", "it does not answer a question")
+	}
+	return &m, nil
+}

@@ -62,12 +62,13 @@ func (a *app) lag(ctx context.Context, request *pb.LagRequest) error {
 type lagAnswer struct {
 	Now    *time.Time `json:"now"`
 	Region string     `json:"region"`
+	From   string     `json:"from,omitempty"` // the node that knows, if it is another than was asked
 	Logs   []*lagView `json:"logs"`
 }
 
 func (a *app) printLag(r *pb.LagResponse, first bool) error {
 	if a.json() {
-		answer := lagAnswer{Now: timeView(r.GetNowUnixNano()), Region: r.GetRegion(), Logs: []*lagView{}}
+		answer := lagAnswer{Now: timeView(r.GetNowUnixNano()), Region: r.GetRegion(), From: r.GetFrom(), Logs: []*lagView{}}
 		for _, l := range r.GetLogs() {
 			answer.Logs = append(answer.Logs, viewLag(l))
 		}

@@ -96,7 +96,7 @@ func lossTexts(l *pb.LogLag) []string {
 // no figures.
 func renderLag(r *pb.LagResponse) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s at %s UTC\n", r.GetRegion(), nanoTime(r.GetNowUnixNano()).Format(time.DateTime))
+	fmt.Fprintf(&b, "%s at %s UTC%s\n", r.GetRegion(), nanoTime(r.GetNowUnixNano()).Format(time.DateTime), saidBy(r.GetFrom()))
 	var losses []string
 	var causes []string // below the table: they are long, and often the same
 	rows := [][]string{{"LOG", "FROM", "TO", "STATE", "LAG", "EXPOSURE", "RECORDS", "BYTES", "KNOWN AS OF"}}

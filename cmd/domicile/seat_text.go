@@ -25,6 +25,9 @@ type siblingView struct {
 	Self  bool       `json:"self"`
 	Up    bool       `json:"up"`
 	Heard *time.Time `json:"heard"`
+	// Null where the node was not asked or did not answer.
+	Manifest *string `json:"manifest_digest"`
+	Policy   *string `json:"policy_revision"`
 }
 
 func viewSeat(s *pb.SeatState) *seatView {
@@ -34,7 +37,8 @@ func viewSeat(s *pb.SeatState) *seatView {
 	v := &seatView{Mode: s.GetMode(), Node: s.GetNode(), Holder: known(s.GetHolder(), s.GetHolder() != ""), Open: s.GetOpen(),
 		Term: known(s.GetTerm(), s.GetTerm() != 0), Since: timeView(s.GetSinceUnixNano()), Reason: s.GetReason(), Quorum: s.GetQuorum(), Nodes: []siblingView{}}
 	for _, n := range s.GetNodes() {
-		v.Nodes = append(v.Nodes, siblingView{Name: n.GetName(), Self: n.GetSelf(), Up: n.GetUp(), Heard: timeView(n.GetHeardUnixNano())})
+		v.Nodes = append(v.Nodes, siblingView{Name: n.GetName(), Self: n.GetSelf(), Up: n.GetUp(), Heard: timeView(n.GetHeardUnixNano()),
+			Manifest: known(n.GetManifestDigest(), n.GetManifestDigest() != ""), Policy: known(n.GetPolicyRevision(), n.GetManifestDigest() != "")})
 	}
 	return v
 }
@@ -84,20 +88,38 @@ func quorumText(s *pb.SeatState) string {
 }
 
 func siblingText(n *pb.NodeState, now time.Time) string {
+	files := ""
+	if n.GetManifestDigest() != "" {
+		files = ", manifest " + n.GetManifestDigest() + ", policy " + firstOf(n.GetPolicyRevision(), "none active")
+	}
 	switch {
 	case n.GetSelf():
-		return "up, this node"
+		return "up, this node" + files
 	case n.GetUp():
-		return "up"
+		return "up" + files
 	case n.GetHeardUnixNano() == 0:
 		return "not heard in this run"
 	}
 	return "not heard for " + sinceText(n.GetHeardUnixNano(), now)
 }
 
+// saidBy names the node that knows, when another one was asked.
+func saidBy(node string) string {
+	if node == "" {
+		return ""
+	}
+	return " (from " + node + ", which holds the region's seat)"
+}
+
+// logsKnown: the logs are open at the node that was asked, or the one where they are
+// told of them.
+func logsKnown(s *pb.StatusResponse) bool {
+	return s.GetSeat() == nil || s.GetSeat().GetOpen() || s.GetFrom() != ""
+}
+
 // noTrouble is what stands for an empty list of troubles: none, if the logs are known.
 func noTrouble(s *pb.StatusResponse) string {
-	if seat := s.GetSeat(); seat != nil && !seat.GetOpen() {
+	if !logsKnown(s) {
 		return "  " + unknown + ": this node does not have the logs open\n"
 	}
 	return fmt.Sprintf("  none of %d\n", s.GetLogs())

@@ -20,8 +20,8 @@ func renderStatus(s *pb.StatusResponse, now time.Time) string {
 	fmt.Fprintf(&b, "%s\n", firstOf(s.GetVerdict(), unknown))
 	fmt.Fprintf(&b, "%s of %s, up %s, %s UTC\n", s.GetRegion(), s.GetFederation(), sinceText(s.GetStartedUnixNano(), now), now.UTC().Format(time.DateTime))
 	b.WriteString(seatText(s.GetSeat(), now))
-	section(&b, "Links", linkRows(s.GetLinks(), now), "none in the manifest")
-	b.WriteString("\nLogs in trouble\n")
+	section(&b, "Links"+saidBy(s.GetFrom()), linkRows(s.GetLinks(), now), "none in the manifest")
+	b.WriteString("\nLogs in trouble" + saidBy(s.GetFrom()) + "\n")
 	if len(s.GetTroubles()) == 0 {
 		b.WriteString(noTrouble(s))
 	}

@@ -26,7 +26,7 @@ func (a *app) topicCommand() *cobra.Command {
 				if a.json() {
 					views := []topicView{}
 					for _, t := range r.GetTopics() {
-						views = append(views, viewTopic(t))
+						views = append(views, viewTopic(t, r.GetFrom()))
 					}
 					return a.printJSON(map[string]any{"topics": views})
 				}
@@ -45,9 +45,9 @@ func (a *app) topicCommand() *cobra.Command {
 					return &api.Error{Code: api.UnknownTopic, Op: "show topic", Topic: args[0], Hint: "domicile topic ls lists them"}
 				}
 				if a.json() {
-					return a.printJSON(viewTopic(r.GetTopics()[0]))
+					return a.printJSON(viewTopic(r.GetTopics()[0], r.GetFrom()))
 				}
-				_, err = io.WriteString(a.out, renderTopic(r.GetTopics()[0]))
+				_, err = io.WriteString(a.out, renderTopic(r.GetTopics()[0], r.GetFrom()))
 				return err
 			},
 		},

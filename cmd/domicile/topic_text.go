@@ -52,7 +52,7 @@ func renderTopics(r *pb.TopicsResponse) string {
 	return b.String()
 }
 
-func renderTopic(t *pb.TopicState) string {
+func renderTopic(t *pb.TopicState, from string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  (declaration %s)\n", t.GetName(), t.GetDigest())
 	var declaration, logs [][]string
@@ -65,7 +65,7 @@ func renderTopic(t *pb.TopicState) string {
 		logs = append(logs, holdingRow(h))
 	}
 	section(&b, "Declared", declaration, unknown)
-	section(&b, "Logs", logs, "none")
+	section(&b, "Logs"+saidBy(from), logs, "none")
 	section(&b, "Records carry one of these", lines(t.GetCombinations()), unknown)
 	section(&b, "What you can rely on", paragraphs(t.GetContract()), unknown)
 	return b.String()
@@ -109,10 +109,11 @@ type topicView struct {
 	Logs         []holdingView     `json:"logs"`
 	Combinations []string          `json:"combinations"`
 	Contract     []string          `json:"contract"`
+	From         string            `json:"from,omitempty"` // the node that knows the logs, if it is another than was asked
 }
 
-func viewTopic(t *pb.TopicState) topicView {
-	v := topicView{Name: t.GetName(), Digest: t.GetDigest(), Declaration: t.GetDeclaration(), Logs: []holdingView{}, Combinations: t.GetCombinations(), Contract: t.GetContract()}
+func viewTopic(t *pb.TopicState, from string) topicView {
+	v := topicView{Name: t.GetName(), Digest: t.GetDigest(), Declaration: t.GetDeclaration(), Logs: []holdingView{}, Combinations: t.GetCombinations(), Contract: t.GetContract(), From: from}
 	for _, h := range t.GetLogs() {
 		v.Logs = append(v.Logs, holdingView{
 			Log: logName(h.GetLog()), Home: h.GetHome(), Role: h.GetRole(), State: h.GetState(), Incarnation: h.GetIncarnation(),

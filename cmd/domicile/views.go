@@ -130,6 +130,7 @@ type statusView struct {
 	Level        string            `json:"level"`
 	Verdict      string            `json:"verdict"`
 	Links        []linkView        `json:"links"`
+	From         string            `json:"from,omitempty"` // the node whose links, logs and troubles these are, if it is another
 	Logs         *uint32           `json:"logs"`
 	Seat         *seatView         `json:"seat"`
 	Troubles     []troubleView     `json:"troubles"`
@@ -147,7 +148,7 @@ func viewStatus(s *pb.StatusResponse) statusView {
 	v := statusView{
 		Region: s.GetRegion(), Federation: s.GetFederation(), Version: s.GetVersion(),
 		Now: timeView(s.GetNowUnixNano()), Started: timeView(s.GetStartedUnixNano()), Level: s.GetLevel(), Verdict: s.GetVerdict(),
-		Logs: known(s.GetLogs(), s.GetSeat() == nil || s.GetSeat().GetOpen()), Seat: viewSeat(s.GetSeat()), Candidate: s.GetCandidate(),
+		Logs: known(s.GetLogs(), logsKnown(s)), From: s.GetFrom(), Seat: viewSeat(s.GetSeat()), Candidate: s.GetCandidate(),
 		Links: []linkView{}, Troubles: []troubleView{}, Policies: []policyView{}, Certificates: []certificateView{},
 		Warnings: s.GetWarnings(), Heals: s.GetHeals(), Advice: s.GetAdvice(),
 	}

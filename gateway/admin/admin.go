@@ -13,7 +13,7 @@ import (
 	"domicile/regions"
 )
 
-// Config is what an Admin works with. Everything is required but Listener.
+// Config is what an Admin works with. Everything is required but Ask and Listener.
 type Config struct {
 	Region     string
 	Version    string
@@ -28,6 +28,9 @@ type Config struct {
 	Delete, Purge  func(context.Context, *pb.TopicActRequest) (*pb.TopicActResponse, error)
 	// Verify reads logs from the disk and hands over what it found, log by log.
 	Verify func(context.Context, *pb.VerifyTopicRequest, func(*pb.VerifyTopicResponse) error) error
+	// Ask asks another node of the region, which answers with Answer; nil in a region of
+	// one.
+	Ask func(ctx context.Context, node string, q *pb.AskOver) (*pb.AskAnswer, error)
 
 	Listener net.Listener // of /metrics, /healthz and /readyz; nil: none
 	Clock    regions.Clock
@@ -100,13 +103,15 @@ const (
 	silentPolicy = "policy"
 )
 
-// view gathers everything at once, within askTimeout.
-func (a *Admin) view(ctx context.Context) View {
+// view gathers everything that this node knows at once, within askTimeout.
+func (a *Admin) view(ctx context.Context) View { return a.viewFrom(ctx, a.config.Sources.Seat()) }
+
+func (a *Admin) viewFrom(ctx context.Context, seat Seat) View {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	c := &a.config
 	v := View{Region: c.Region, Version: c.Version, Federation: c.Federation.Snapshot(), Placement: c.Placement,
-		Now: c.Clock.Now(), Started: a.started, Seat: c.Sources.Seat(), ClockStep: c.Sources.ClockStep(), Resident: a.resident()}
+		Now: c.Clock.Now(), Started: a.started, Seat: seat, ClockStep: c.Sources.ClockStep(), Resident: a.resident()}
 	var silent [7]string
 	var group sync.WaitGroup
 	if v.Seat.Open {

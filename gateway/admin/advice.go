@@ -49,6 +49,9 @@ func advice(v *View, m *pb.StatusResponse) []string {
 			out = append(out, "bring node "+n.Name+" of this region back: look at its machine and its log, then, there: domicile serve -c node.yaml")
 		}
 	}
+	if len(filesApart(v)) > 0 {
+		out = append(out, "give the nodes of "+v.Region+" the same federation.yaml and policy, then, at each: domicile config reload, domicile policy reload")
+	}
 	if !v.Policy.Active || v.Policy.Problem != "" {
 		out = append(out, "find out what is wrong with the policy: domicile policy check DIR --federation FILE")
 	}
@@ -77,7 +80,7 @@ func advice(v *View, m *pb.StatusResponse) []string {
 		out = append(out, adviceFor(v, x))
 	}
 	out = unique(out)
-	if len(out) == 0 && m.Level != "ok" {
+	if len(out) == 0 && m.Level != "ok" && !v.Seat.Hands {
 		out = []string{"nothing here: look at the other side of the links"}
 	}
 	return out

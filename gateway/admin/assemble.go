@@ -20,7 +20,7 @@ func Assemble(v View) *pb.StatusResponse {
 		NowUnixNano: wire.TimeToProto(v.Now), StartedUnixNano: wire.TimeToProto(v.Started),
 		Links: linkStates(&v), Troubles: troubles(&v), Policies: policyStates(&v), Certificates: certificateStates(&v),
 		Clock: &pb.ClockState{StepSeconds: v.ClockStep.Seconds()}, Candidate: v.Policy.Candidate, Logs: uint32(len(v.Holdings)),
-		Warnings: warnings(&v), Seat: seatState(&v.Seat),
+		Warnings: warnings(&v), Seat: seatState(&v),
 	}
 	if s := v.Storage; s != nil {
 		m.Storage = &pb.StorageState{Healthy: s.Healthy, Reason: s.Reason, UsedBytes: s.Used, LimitBytes: s.Limit, Path: s.Path, Durability: s.Durability}
@@ -30,6 +30,7 @@ func Assemble(v View) *pb.StatusResponse {
 	}
 	m.Level, m.Verdict = verdict(&v, m)
 	m.Heals, m.Advice = heals(&v, m), advice(&v, m)
+	join(&v, m)
 	return m
 }
 
@@ -199,13 +200,9 @@ func verdict(v *View, m *pb.StatusResponse) (level, line string) {
 	case !v.Policy.Active:
 		return "failed", "failed: no policy is active; publishing and reading are refused here"
 	}
-	bad := missingNodes(&v.Seat)
+	bad := append(missingNodes(&v.Seat), filesApart(v)...)
 	if v.Seat.Hands {
-		line := "this node hands publishes to " + v.Seat.Holder + ", which holds the region's seat and knows its links and logs"
-		if len(bad) > 0 {
-			return "degraded", "degraded: " + strings.Join(bad, "; ") + "; " + line
-		}
-		return "ok", "ok: " + line
+		return handsVerdict(v, bad)
 	}
 	if len(v.Silent) > 0 {
 		bad = append(bad, strings.Join(v.Silent, ", ")+" unknown")

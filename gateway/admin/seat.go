@@ -11,14 +11,17 @@ const (
 	modeQuorum = "quorum"
 )
 
-func seatState(s *Seat) *pb.SeatState {
+func seatState(v *View) *pb.SeatState {
+	s := &v.Seat
 	m := &pb.SeatState{Mode: modeSolo, Node: s.Node, Holder: s.Holder, Open: s.Open, Term: s.Term,
 		SinceUnixNano: wire.TimeToProto(s.Since), Reason: s.Reason, Quorum: s.Quorum}
 	if s.Node != "" {
 		m.Mode = modeQuorum
 	}
 	for _, n := range s.Nodes {
-		m.Nodes = append(m.Nodes, &pb.NodeState{Name: n.Name, Self: n.Self, Up: n.Up, HeardUnixNano: wire.TimeToProto(n.Heard)})
+		files := v.Files[n.Name]
+		m.Nodes = append(m.Nodes, &pb.NodeState{Name: n.Name, Self: n.Self, Up: n.Up, HeardUnixNano: wire.TimeToProto(n.Heard),
+			ManifestDigest: files.GetManifestDigest(), PolicyRevision: files.GetPolicyRevision()})
 	}
 	return m
 }

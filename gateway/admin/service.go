@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,20 +15,54 @@ import (
 	"domicile/regions"
 )
 
-// Status answers within two seconds from this node alone.
+// Status answers within two seconds, from this node and what the region's others say by
+// then.
 func (a *Admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
-	return Assemble(a.view(ctx)), nil
+	seat := a.config.Sources.Seat()
+	var v View
+	var group sync.WaitGroup
+	group.Go(func() { v = a.viewFrom(ctx, seat) })
+	holder, files := a.askSisters(ctx, &seat)
+	group.Wait()
+	v.Holder, v.Files = holder, files
+	return Assemble(v), nil
 }
 
-// Topics prints declarations, holdings and contracts.
+// Topics prints declarations, holdings and contracts. Holdings that only the holder of
+// the region's seat knows come from there, where it declares the topic as this node does.
 func (a *Admin) Topics(ctx context.Context, req *pb.TopicsRequest) (*pb.TopicsResponse, error) {
+	m, err := a.topics(ctx, req.GetTopic())
+	if err != nil {
+		return nil, wire.GRPCError(err)
+	}
+	seat := a.config.Sources.Seat()
+	if seat.Open || !seat.Hands {
+		return m, nil
+	}
+	answer, err := a.atHolder(ctx, &seat, &pb.AskOver{Question: &pb.AskOver_Topics{Topics: req}})
+	if err != nil {
+		return m, nil // they stay unknown
+	}
+	m.From = seat.Holder
+	for _, t := range m.Topics {
+		for _, h := range answer.GetTopics().GetTopics() {
+			if h.GetName() == t.GetName() && h.GetDigest() == t.GetDigest() {
+				t.Logs = h.GetLogs()
+			}
+		}
+	}
+	return m, nil
+}
+
+// topics is what this node knows of one topic, or of all.
+func (a *Admin) topics(ctx context.Context, topic string) (*pb.TopicsResponse, error) {
 	f := a.config.Federation.Snapshot()
 	names := f.Topics()
-	if req.GetTopic() != "" {
-		if _, ok := f.Topic(req.GetTopic()); !ok {
-			return nil, wire.GRPCError(unknownTopic(f, req.GetTopic()))
+	if topic != "" {
+		if _, ok := f.Topic(topic); !ok {
+			return nil, unknownTopic(f, topic)
 		}
-		names = []string{req.GetTopic()}
+		names = []string{topic}
 	}
 	v := a.view(ctx)
 	out := &pb.TopicsResponse{}
@@ -78,9 +113,6 @@ const minWatch = 100 * time.Millisecond
 
 // Lag answers once, or again every interval until the caller leaves.
 func (a *Admin) Lag(req *pb.LagRequest, out grpc.ServerStreamingServer[pb.LagResponse]) error {
-	if _, ok := a.config.Federation.Topic(req.GetTopic()); !ok && req.GetTopic() != "" {
-		return wire.GRPCError(unknownTopic(a.config.Federation, req.GetTopic()))
-	}
 	interval := time.Duration(req.GetIntervalNano())
 	if interval == 0 {
 		interval = time.Second
@@ -103,9 +135,31 @@ func (a *Admin) Lag(req *pb.LagRequest, out grpc.ServerStreamingServer[pb.LagRes
 	}
 }
 
+// lagNow is what this node knows of lags, or, if it leaves the region's logs to the
+// holder of the seat, what that knows.
 func (a *Admin) lagNow(ctx context.Context, topic string) (*pb.LagResponse, error) {
-	if seat := a.config.Sources.Seat(); !seat.Open {
-		return nil, &api.Error{Code: api.NotReady, Op: "lag", Region: a.config.Region, RetryAfter: time.Second, Hint: seat.Reason}
+	seat := a.config.Sources.Seat()
+	if seat.Open {
+		return a.lagHere(ctx, topic)
+	}
+	if !seat.Hands {
+		return nil, a.notOpen("lag", &seat)
+	}
+	answer, err := a.atHolder(ctx, &seat, &pb.AskOver{Question: &pb.AskOver_Lag{Lag: &pb.LagRequest{Topic: topic}}})
+	if err != nil {
+		return nil, err
+	}
+	m := answer.GetLag()
+	if m == nil {
+		return nil, a.notOpen("lag", &seat)
+	}
+	m.From = seat.Holder
+	return m, nil
+}
+
+func (a *Admin) lagHere(ctx context.Context, topic string) (*pb.LagResponse, error) {
+	if _, ok := a.config.Federation.Topic(topic); !ok && topic != "" {
+		return nil, unknownTopic(a.config.Federation, topic)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	pb "domicile/api/domicile/v1"
 	"domicile/regions"
 )
 
@@ -99,6 +100,10 @@ type View struct {
 	Warnings        []string
 	Resident        map[string]bool // topics that may carry records of a boundary
 	Silent          []string        // sources that did not answer in time
+
+	// Of the region's other nodes.
+	Holder *pb.StatusResponse           // the holder's, while this node hands publishes to it; nil: it did not answer
+	Files  map[string]*pb.FilesResponse // by node, this one included; absent: not known
 }
 
 // LogFigures is what is on this region's disk of one log.

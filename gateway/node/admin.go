@@ -22,7 +22,7 @@ func (n *Node) openAdmin(ctx context.Context) error {
 	if n.pages, err = n.openPages(ctx); err != nil {
 		return err
 	}
-	n.admin = admin.New(admin.Config{
+	config := admin.Config{
 		Region: n.cfg.Region, Version: n.seams.Version, Federation: n.federation, Placement: n.federation,
 		Sources: admin.Sources{
 			Seat: n.seatState, Links: n.linkStatuses, Lags: n.allLags, Holdings: n.holdings, Policy: n.policyState, Storage: n.storageState,
@@ -30,12 +30,17 @@ func (n *Node) openAdmin(ctx context.Context) error {
 		},
 		Explain: n.explain, Reload: n.reload, ReloadManifest: n.reloadManifest, Delete: n.deleteTopic, Purge: n.purgeTopic, Verify: n.verifyTopic,
 		Listener: n.pages, Clock: n.seams.Clock, Logger: n.logger,
-	})
+	}
+	if n.out != nil {
+		config.Ask = n.ask
+	}
+	n.admin = admin.New(config)
 	n.onClose(func(ctx context.Context) error {
 		err := n.admin.Close(ctx)
 		_ = n.pages.Close() // still open only if the pages were never served
 		return err
 	})
+	n.serveAsks()
 	return nil
 }
 

@@ -55,8 +55,9 @@ type Node struct {
 	unfollow  context.CancelFunc     // ends following the seat; nil: not begun
 	following sync.WaitGroup
 
-	acting sync.Mutex // one change of topics, or opening of a turn, at a time
-	audit  sync.Mutex // one at a time
+	acting sync.Mutex    // one change of topics, or opening of a turn, at a time
+	audit  sync.Mutex    // one at a time
+	asking chan struct{} // holds one for each question under way to another node
 
 	life    context.Context // of the node's own loops
 	cancel  context.CancelFunc
@@ -85,7 +86,7 @@ func New(c Config, f *regions.Federation, s Seams) (*Node, error) {
 	if _, err := rand.Read(boot); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: c, seams: s, federation: f.Snapshot(), bootID: hex.EncodeToString(boot),
+	n := &Node{cfg: c, seams: s, federation: f.Snapshot(), bootID: hex.EncodeToString(boot), asking: make(chan struct{}, maxAsks),
 		logger: s.Logger.With("region", c.Region)}
 	if c.Node != "" {
 		n.logger = n.logger.With("node", c.Node)

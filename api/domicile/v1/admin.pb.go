@@ -78,6 +78,7 @@ type StatusResponse struct {
 	Logs            uint32                 `protobuf:"varint,17,opt,name=logs,proto3" json:"logs,omitempty"`          // logs this region holds
 	Warnings        []string               `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	Seat            *SeatState             `protobuf:"bytes,19,opt,name=seat,proto3" json:"seat,omitempty"`
+	From            string                 `protobuf:"bytes,20,opt,name=from,proto3" json:"from,omitempty"` // the node whose links, logs and troubles these are; empty: the one that was asked
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -245,6 +246,13 @@ func (x *StatusResponse) GetSeat() *SeatState {
 	return nil
 }
 
+func (x *StatusResponse) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
 // SeatState is a region's nodes and who of them writes its logs, as one of them knows it.
 type SeatState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -360,8 +368,11 @@ type NodeState struct {
 	Self          bool                   `protobuf:"varint,2,opt,name=self,proto3" json:"self,omitempty"`
 	Up            bool                   `protobuf:"varint,3,opt,name=up,proto3" json:"up,omitempty"`
 	HeardUnixNano int64                  `protobuf:"varint,4,opt,name=heard_unix_nano,json=heardUnixNano,proto3" json:"heard_unix_nano,omitempty"` // 0: not in this run
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// What it has in force, if it was asked and answered.
+	ManifestDigest string `protobuf:"bytes,5,opt,name=manifest_digest,json=manifestDigest,proto3" json:"manifest_digest,omitempty"` // empty: unknown
+	PolicyRevision string `protobuf:"bytes,6,opt,name=policy_revision,json=policyRevision,proto3" json:"policy_revision,omitempty"` // empty with a digest: none
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
@@ -420,6 +431,20 @@ func (x *NodeState) GetHeardUnixNano() int64 {
 		return x.HeardUnixNano
 	}
 	return 0
+}
+
+func (x *NodeState) GetManifestDigest() string {
+	if x != nil {
+		return x.ManifestDigest
+	}
+	return ""
+}
+
+func (x *NodeState) GetPolicyRevision() string {
+	if x != nil {
+		return x.PolicyRevision
+	}
+	return ""
 }
 
 type LinkState struct {
@@ -1269,6 +1294,7 @@ func (x *TopicsRequest) GetTopic() string {
 type TopicsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Topics        []*TopicState          `protobuf:"bytes,1,rep,name=topics,proto3" json:"topics,omitempty"`
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"` // the node that knows these logs; empty: the one that was asked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1308,6 +1334,13 @@ func (x *TopicsResponse) GetTopics() []*TopicState {
 		return x.Topics
 	}
 	return nil
+}
+
+func (x *TopicsResponse) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
 }
 
 type TopicState struct {
@@ -1583,6 +1616,7 @@ type LagResponse struct {
 	NowUnixNano   int64                  `protobuf:"varint,1,opt,name=now_unix_nano,json=nowUnixNano,proto3" json:"now_unix_nano,omitempty"`
 	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
 	Logs          []*LogLag              `protobuf:"bytes,3,rep,name=logs,proto3" json:"logs,omitempty"`
+	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"` // the node that knows these lags; empty: the one that was asked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1636,6 +1670,13 @@ func (x *LagResponse) GetLogs() []*LogLag {
 		return x.Logs
 	}
 	return nil
+}
+
+func (x *LagResponse) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
 }
 
 type ExplainRequest struct {
@@ -1955,7 +1996,7 @@ var File_domicile_v1_admin_proto protoreflect.FileDescriptor
 const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x17domicile/v1/admin.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/change.proto\x1a\x18domicile/v1/verify.proto\"\x0f\n" +
-	"\rStatusRequest\"\xca\x05\n" +
+	"\rStatusRequest\"\xde\x05\n" +
 	"\x0eStatusResponse\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1e\n" +
 	"\n" +
@@ -1978,7 +2019,8 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\tcandidate\x18\x10 \x01(\tR\tcandidate\x12\x12\n" +
 	"\x04logs\x18\x11 \x01(\rR\x04logs\x12\x1a\n" +
 	"\bwarnings\x18\x12 \x03(\tR\bwarnings\x12*\n" +
-	"\x04seat\x18\x13 \x01(\v2\x16.domicile.v1.SeatStateR\x04seat\"\xf9\x01\n" +
+	"\x04seat\x18\x13 \x01(\v2\x16.domicile.v1.SeatStateR\x04seat\x12\x12\n" +
+	"\x04from\x18\x14 \x01(\tR\x04from\"\xf9\x01\n" +
 	"\tSeatState\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -1988,12 +2030,14 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\x0fsince_unix_nano\x18\x06 \x01(\x03R\rsinceUnixNano\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12\x16\n" +
 	"\x06quorum\x18\b \x01(\bR\x06quorum\x12,\n" +
-	"\x05nodes\x18\t \x03(\v2\x16.domicile.v1.NodeStateR\x05nodes\"k\n" +
+	"\x05nodes\x18\t \x03(\v2\x16.domicile.v1.NodeStateR\x05nodes\"\xbd\x01\n" +
 	"\tNodeState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04self\x18\x02 \x01(\bR\x04self\x12\x0e\n" +
 	"\x02up\x18\x03 \x01(\bR\x02up\x12&\n" +
-	"\x0fheard_unix_nano\x18\x04 \x01(\x03R\rheardUnixNano\"\xf1\x03\n" +
+	"\x0fheard_unix_nano\x18\x04 \x01(\x03R\rheardUnixNano\x12'\n" +
+	"\x0fmanifest_digest\x18\x05 \x01(\tR\x0emanifestDigest\x12'\n" +
+	"\x0fpolicy_revision\x18\x06 \x01(\tR\x0epolicyRevision\"\xf1\x03\n" +
 	"\tLinkState\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12&\n" +
@@ -2081,9 +2125,10 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\tloss_soon\x18\x18 \x01(\bR\blossSoon\x12\x12\n" +
 	"\x04lost\x18\x19 \x03(\tR\x04lost\"%\n" +
 	"\rTopicsRequest\x12\x14\n" +
-	"\x05topic\x18\x01 \x01(\tR\x05topic\"A\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\"U\n" +
 	"\x0eTopicsResponse\x12/\n" +
-	"\x06topics\x18\x01 \x03(\v2\x17.domicile.v1.TopicStateR\x06topics\"\xb1\x02\n" +
+	"\x06topics\x18\x01 \x03(\v2\x17.domicile.v1.TopicStateR\x06topics\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\"\xb1\x02\n" +
 	"\n" +
 	"TopicState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12J\n" +
@@ -2113,11 +2158,12 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"LagRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x14\n" +
 	"\x05watch\x18\x02 \x01(\bR\x05watch\x12#\n" +
-	"\rinterval_nano\x18\x03 \x01(\x03R\fintervalNano\"r\n" +
+	"\rinterval_nano\x18\x03 \x01(\x03R\fintervalNano\"\x86\x01\n" +
 	"\vLagResponse\x12\"\n" +
 	"\rnow_unix_nano\x18\x01 \x01(\x03R\vnowUnixNano\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12'\n" +
-	"\x04logs\x18\x03 \x03(\v2\x13.domicile.v1.LogLagR\x04logs\"\xe4\x01\n" +
+	"\x04logs\x18\x03 \x03(\v2\x13.domicile.v1.LogLagR\x04logs\x12\x12\n" +
+	"\x04from\x18\x04 \x01(\tR\x04from\"\xe4\x01\n" +
 	"\x0eExplainRequest\x12\x14\n" +
 	"\x05point\x18\x01 \x01(\tR\x05point\x12\x14\n" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12$\n" +

@@ -287,11 +287,330 @@ func (x *ReadPart) GetEnded() bool {
 	return false
 }
 
+// AskOver is what an operator asks at one node and another has to answer.
+type AskOver struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Question:
+	//
+	//	*AskOver_Status
+	//	*AskOver_Topics
+	//	*AskOver_Lag
+	//	*AskOver_Files
+	Question      isAskOver_Question `protobuf_oneof:"question"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskOver) Reset() {
+	*x = AskOver{}
+	mi := &file_domicile_v1_sister_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskOver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskOver) ProtoMessage() {}
+
+func (x *AskOver) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_sister_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskOver.ProtoReflect.Descriptor instead.
+func (*AskOver) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_sister_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *AskOver) GetQuestion() isAskOver_Question {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+func (x *AskOver) GetStatus() *StatusRequest {
+	if x != nil {
+		if x, ok := x.Question.(*AskOver_Status); ok {
+			return x.Status
+		}
+	}
+	return nil
+}
+
+func (x *AskOver) GetTopics() *TopicsRequest {
+	if x != nil {
+		if x, ok := x.Question.(*AskOver_Topics); ok {
+			return x.Topics
+		}
+	}
+	return nil
+}
+
+func (x *AskOver) GetLag() *LagRequest {
+	if x != nil {
+		if x, ok := x.Question.(*AskOver_Lag); ok {
+			return x.Lag
+		}
+	}
+	return nil
+}
+
+func (x *AskOver) GetFiles() *FilesRequest {
+	if x != nil {
+		if x, ok := x.Question.(*AskOver_Files); ok {
+			return x.Files
+		}
+	}
+	return nil
+}
+
+type isAskOver_Question interface {
+	isAskOver_Question()
+}
+
+type AskOver_Status struct {
+	Status *StatusRequest `protobuf:"bytes,1,opt,name=status,proto3,oneof"`
+}
+
+type AskOver_Topics struct {
+	Topics *TopicsRequest `protobuf:"bytes,2,opt,name=topics,proto3,oneof"`
+}
+
+type AskOver_Lag struct {
+	Lag *LagRequest `protobuf:"bytes,3,opt,name=lag,proto3,oneof"`
+}
+
+type AskOver_Files struct {
+	Files *FilesRequest `protobuf:"bytes,4,opt,name=files,proto3,oneof"`
+}
+
+func (*AskOver_Status) isAskOver_Question() {}
+
+func (*AskOver_Topics) isAskOver_Question() {}
+
+func (*AskOver_Lag) isAskOver_Question() {}
+
+func (*AskOver_Files) isAskOver_Question() {}
+
+// AskAnswer answers it, with what the question asked for.
+type AskAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Answer:
+	//
+	//	*AskAnswer_Status
+	//	*AskAnswer_Topics
+	//	*AskAnswer_Lag
+	//	*AskAnswer_Files
+	Answer        isAskAnswer_Answer `protobuf_oneof:"answer"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskAnswer) Reset() {
+	*x = AskAnswer{}
+	mi := &file_domicile_v1_sister_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskAnswer) ProtoMessage() {}
+
+func (x *AskAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_sister_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskAnswer.ProtoReflect.Descriptor instead.
+func (*AskAnswer) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_sister_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AskAnswer) GetAnswer() isAskAnswer_Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *AskAnswer) GetStatus() *StatusResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*AskAnswer_Status); ok {
+			return x.Status
+		}
+	}
+	return nil
+}
+
+func (x *AskAnswer) GetTopics() *TopicsResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*AskAnswer_Topics); ok {
+			return x.Topics
+		}
+	}
+	return nil
+}
+
+func (x *AskAnswer) GetLag() *LagResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*AskAnswer_Lag); ok {
+			return x.Lag
+		}
+	}
+	return nil
+}
+
+func (x *AskAnswer) GetFiles() *FilesResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*AskAnswer_Files); ok {
+			return x.Files
+		}
+	}
+	return nil
+}
+
+type isAskAnswer_Answer interface {
+	isAskAnswer_Answer()
+}
+
+type AskAnswer_Status struct {
+	Status *StatusResponse `protobuf:"bytes,1,opt,name=status,proto3,oneof"`
+}
+
+type AskAnswer_Topics struct {
+	Topics *TopicsResponse `protobuf:"bytes,2,opt,name=topics,proto3,oneof"`
+}
+
+type AskAnswer_Lag struct {
+	Lag *LagResponse `protobuf:"bytes,3,opt,name=lag,proto3,oneof"`
+}
+
+type AskAnswer_Files struct {
+	Files *FilesResponse `protobuf:"bytes,4,opt,name=files,proto3,oneof"`
+}
+
+func (*AskAnswer_Status) isAskAnswer_Answer() {}
+
+func (*AskAnswer_Topics) isAskAnswer_Answer() {}
+
+func (*AskAnswer_Lag) isAskAnswer_Answer() {}
+
+func (*AskAnswer_Files) isAskAnswer_Answer() {}
+
+type FilesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FilesRequest) Reset() {
+	*x = FilesRequest{}
+	mi := &file_domicile_v1_sister_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FilesRequest) ProtoMessage() {}
+
+func (x *FilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_sister_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FilesRequest.ProtoReflect.Descriptor instead.
+func (*FilesRequest) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_sister_proto_rawDescGZIP(), []int{7}
+}
+
+// FilesResponse is what a node has in force: each has files of its own.
+type FilesResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	ManifestDigest string                 `protobuf:"bytes,1,opt,name=manifest_digest,json=manifestDigest,proto3" json:"manifest_digest,omitempty"`
+	PolicyRevision string                 `protobuf:"bytes,2,opt,name=policy_revision,json=policyRevision,proto3" json:"policy_revision,omitempty"` // empty: none is active
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *FilesResponse) Reset() {
+	*x = FilesResponse{}
+	mi := &file_domicile_v1_sister_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FilesResponse) ProtoMessage() {}
+
+func (x *FilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_sister_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FilesResponse.ProtoReflect.Descriptor instead.
+func (*FilesResponse) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_sister_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *FilesResponse) GetManifestDigest() string {
+	if x != nil {
+		return x.ManifestDigest
+	}
+	return ""
+}
+
+func (x *FilesResponse) GetPolicyRevision() string {
+	if x != nil {
+		return x.PolicyRevision
+	}
+	return ""
+}
+
 var File_domicile_v1_sister_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_sister_proto_rawDesc = "" +
 	"\n" +
-	"\x18domicile/v1/sister.proto\x12\vdomicile.v1\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/reader.proto\"U\n" +
+	"\x18domicile/v1/sister.proto\x12\vdomicile.v1\x1a\x17domicile/v1/admin.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/reader.proto\"U\n" +
 	"\bHandOver\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x125\n" +
 	"\arecords\x18\x02 \x03(\v2\x1b.domicile.v1.ForwardRequestR\arecords\"\x1b\n" +
@@ -306,7 +625,24 @@ const file_domicile_v1_sister_proto_rawDesc = "" +
 	"\x04wait\x18\x04 \x01(\bR\x04wait\"Q\n" +
 	"\bReadPart\x12/\n" +
 	"\x05batch\x18\x01 \x01(\v2\x19.domicile.v1.ReadResponseR\x05batch\x12\x14\n" +
-	"\x05ended\x18\x02 \x01(\bR\x05endedB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
+	"\x05ended\x18\x02 \x01(\bR\x05ended\"\xe1\x01\n" +
+	"\aAskOver\x124\n" +
+	"\x06status\x18\x01 \x01(\v2\x1a.domicile.v1.StatusRequestH\x00R\x06status\x124\n" +
+	"\x06topics\x18\x02 \x01(\v2\x1a.domicile.v1.TopicsRequestH\x00R\x06topics\x12+\n" +
+	"\x03lag\x18\x03 \x01(\v2\x17.domicile.v1.LagRequestH\x00R\x03lag\x121\n" +
+	"\x05files\x18\x04 \x01(\v2\x19.domicile.v1.FilesRequestH\x00R\x05filesB\n" +
+	"\n" +
+	"\bquestion\"\xe5\x01\n" +
+	"\tAskAnswer\x125\n" +
+	"\x06status\x18\x01 \x01(\v2\x1b.domicile.v1.StatusResponseH\x00R\x06status\x125\n" +
+	"\x06topics\x18\x02 \x01(\v2\x1b.domicile.v1.TopicsResponseH\x00R\x06topics\x12,\n" +
+	"\x03lag\x18\x03 \x01(\v2\x18.domicile.v1.LagResponseH\x00R\x03lag\x122\n" +
+	"\x05files\x18\x04 \x01(\v2\x1a.domicile.v1.FilesResponseH\x00R\x05filesB\b\n" +
+	"\x06answer\"\x0e\n" +
+	"\fFilesRequest\"a\n" +
+	"\rFilesResponse\x12'\n" +
+	"\x0fmanifest_digest\x18\x01 \x01(\tR\x0emanifestDigest\x12'\n" +
+	"\x0fpolicy_revision\x18\x02 \x01(\tR\x0epolicyRevisionB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
 var (
 	file_domicile_v1_sister_proto_rawDescOnce sync.Once
@@ -320,30 +656,48 @@ func file_domicile_v1_sister_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_sister_proto_rawDescData
 }
 
-var file_domicile_v1_sister_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_domicile_v1_sister_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_domicile_v1_sister_proto_goTypes = []any{
 	(*HandOver)(nil),        // 0: domicile.v1.HandOver
 	(*Taken)(nil),           // 1: domicile.v1.Taken
 	(*Outcomes)(nil),        // 2: domicile.v1.Outcomes
 	(*ReadOver)(nil),        // 3: domicile.v1.ReadOver
 	(*ReadPart)(nil),        // 4: domicile.v1.ReadPart
-	(*ForwardRequest)(nil),  // 5: domicile.v1.ForwardRequest
-	(*ForwardResponse)(nil), // 6: domicile.v1.ForwardResponse
-	(*ReadRequest)(nil),     // 7: domicile.v1.ReadRequest
-	(*Principal)(nil),       // 8: domicile.v1.Principal
-	(*ReadResponse)(nil),    // 9: domicile.v1.ReadResponse
+	(*AskOver)(nil),         // 5: domicile.v1.AskOver
+	(*AskAnswer)(nil),       // 6: domicile.v1.AskAnswer
+	(*FilesRequest)(nil),    // 7: domicile.v1.FilesRequest
+	(*FilesResponse)(nil),   // 8: domicile.v1.FilesResponse
+	(*ForwardRequest)(nil),  // 9: domicile.v1.ForwardRequest
+	(*ForwardResponse)(nil), // 10: domicile.v1.ForwardResponse
+	(*ReadRequest)(nil),     // 11: domicile.v1.ReadRequest
+	(*Principal)(nil),       // 12: domicile.v1.Principal
+	(*ReadResponse)(nil),    // 13: domicile.v1.ReadResponse
+	(*StatusRequest)(nil),   // 14: domicile.v1.StatusRequest
+	(*TopicsRequest)(nil),   // 15: domicile.v1.TopicsRequest
+	(*LagRequest)(nil),      // 16: domicile.v1.LagRequest
+	(*StatusResponse)(nil),  // 17: domicile.v1.StatusResponse
+	(*TopicsResponse)(nil),  // 18: domicile.v1.TopicsResponse
+	(*LagResponse)(nil),     // 19: domicile.v1.LagResponse
 }
 var file_domicile_v1_sister_proto_depIdxs = []int32{
-	5, // 0: domicile.v1.HandOver.records:type_name -> domicile.v1.ForwardRequest
-	6, // 1: domicile.v1.Outcomes.outcomes:type_name -> domicile.v1.ForwardResponse
-	7, // 2: domicile.v1.ReadOver.request:type_name -> domicile.v1.ReadRequest
-	8, // 3: domicile.v1.ReadOver.principal:type_name -> domicile.v1.Principal
-	9, // 4: domicile.v1.ReadPart.batch:type_name -> domicile.v1.ReadResponse
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	9,  // 0: domicile.v1.HandOver.records:type_name -> domicile.v1.ForwardRequest
+	10, // 1: domicile.v1.Outcomes.outcomes:type_name -> domicile.v1.ForwardResponse
+	11, // 2: domicile.v1.ReadOver.request:type_name -> domicile.v1.ReadRequest
+	12, // 3: domicile.v1.ReadOver.principal:type_name -> domicile.v1.Principal
+	13, // 4: domicile.v1.ReadPart.batch:type_name -> domicile.v1.ReadResponse
+	14, // 5: domicile.v1.AskOver.status:type_name -> domicile.v1.StatusRequest
+	15, // 6: domicile.v1.AskOver.topics:type_name -> domicile.v1.TopicsRequest
+	16, // 7: domicile.v1.AskOver.lag:type_name -> domicile.v1.LagRequest
+	7,  // 8: domicile.v1.AskOver.files:type_name -> domicile.v1.FilesRequest
+	17, // 9: domicile.v1.AskAnswer.status:type_name -> domicile.v1.StatusResponse
+	18, // 10: domicile.v1.AskAnswer.topics:type_name -> domicile.v1.TopicsResponse
+	19, // 11: domicile.v1.AskAnswer.lag:type_name -> domicile.v1.LagResponse
+	8,  // 12: domicile.v1.AskAnswer.files:type_name -> domicile.v1.FilesResponse
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_sister_proto_init() }
@@ -351,15 +705,28 @@ func file_domicile_v1_sister_proto_init() {
 	if File_domicile_v1_sister_proto != nil {
 		return
 	}
+	file_domicile_v1_admin_proto_init()
 	file_domicile_v1_peer_proto_init()
 	file_domicile_v1_reader_proto_init()
+	file_domicile_v1_sister_proto_msgTypes[5].OneofWrappers = []any{
+		(*AskOver_Status)(nil),
+		(*AskOver_Topics)(nil),
+		(*AskOver_Lag)(nil),
+		(*AskOver_Files)(nil),
+	}
+	file_domicile_v1_sister_proto_msgTypes[6].OneofWrappers = []any{
+		(*AskAnswer_Status)(nil),
+		(*AskAnswer_Topics)(nil),
+		(*AskAnswer_Lag)(nil),
+		(*AskAnswer_Files)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_sister_proto_rawDesc), len(file_domicile_v1_sister_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
