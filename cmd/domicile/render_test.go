@@ -49,7 +49,7 @@ func TestRenderTopics_FiguresThatAreNotKnownHere(t *testing.T) {
 	if text := renderTopics(r); !strings.Contains(text, "2 of 3     unknown") || !strings.Contains(text, "none") {
 		t.Error(text)
 	}
-	text := renderTopic(r.GetTopics()[0])
+	text := renderTopic(r.GetTopics()[0], "")
 	for _, want := range []string{"10 records, 1 to 10", "not kept here", "orders@us-east   copy       us-east   unknown"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

@@ -55,6 +55,7 @@ type story struct {
 	now        time.Time
 	self, cut  string
 	seat       string // "", or where a region of three has it: held | hands | below
+	mute       bool   // the holder does not answer
 	lasted     time.Duration
 }
 
@@ -72,6 +73,7 @@ func newStory(t *testing.T, d *datadriven.TestData) story {
 	if d.HasArg("seat") {
 		d.ScanArgs(t, "seat", &s.seat)
 	}
+	s.mute = d.HasArg("mute")
 	return s
 }
 
@@ -120,10 +122,28 @@ func (s story) addSeat(v *admin.View) {
 	switch s.seat {
 	case "hands":
 		v.Seat.Hands, v.Seat.Holder, v.Seat.Reason = true, "b", "another node of the region holds the seat"
+		if !s.mute {
+			v.Holder = s.holder()
+			v.Files = map[string]*pb.FilesResponse{"a": s.files(), "b": s.files()}
+		}
 	case "below":
 		v.Seat.Quorum, v.Seat.Holder, v.Seat.Term, v.Seat.Nodes[1].Up, v.Seat.Nodes[1].Heard = false, "", 0, false, time.Time{}
 		v.Seat.Reason = "below quorum: 1 of 3 nodes is heard"
 	}
+}
+
+// holder is what node b, which holds the seat, says of itself.
+func (s story) holder() *pb.StatusResponse {
+	s.seat = "held"
+	v := s.view()
+	v.Seat.Node, v.Seat.Holder = "b", "b"
+	v.Seat.Nodes[0].Self, v.Seat.Nodes[1].Self = false, true
+	v.Warnings = []string{"orders@us-east: full; appends are refused with STORAGE_FULL until retention makes room"}
+	return admin.Assemble(v)
+}
+
+func (s story) files() *pb.FilesResponse {
+	return &pb.FilesResponse{ManifestDigest: s.federation.Digest(), PolicyRevision: "7-1c0ffee1"}
 }
 
 func (s story) link(peer string, start time.Time) regions.LinkStatus {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"domicile/api"
+	pb "domicile/api/domicile/v1"
 	"domicile/gateway/admin"
 	"domicile/regions"
 )
@@ -136,5 +137,29 @@ func TestStatusSaysWhatIsWrongAndWhatMayBeDone(t *testing.T) {
 		if name == "manifest" && (len(m.GetPolicies()[1].GetDifferences()) != 1 || m.GetPolicies()[1].GetDifferences()[0] != "orders.retention.max_age: 168h0m0s | 24h0m0s") {
 			t.Errorf("differences %v", m.GetPolicies()[1].GetDifferences())
 		}
+	}
+}
+
+// A region of three: each node has files of its own, and what another has in force counts
+// as soon as the seat is there.
+func TestStatusNamesNodesWithOtherFiles(t *testing.T) {
+	v := healthy(t, "us-east")
+	v.Seat = admin.Seat{Open: true, Quorum: true, Node: "a", Holder: "a", Nodes: []admin.Sibling{{Name: "a", Self: true, Up: true}, {Name: "b", Up: true}, {Name: "c", Up: true}}}
+	files := func(manifest, policy string) *pb.FilesResponse {
+		return &pb.FilesResponse{ManifestDigest: manifest, PolicyRevision: policy}
+	}
+	v.Files = map[string]*pb.FilesResponse{"a": files("m", "p"), "b": files("m", "p")} // c did not answer
+	if m := admin.Assemble(v); m.GetLevel() != "ok" || m.GetSeat().GetNodes()[2].GetManifestDigest() != "" {
+		t.Errorf("%s, %v", m.GetVerdict(), m.GetSeat())
+	}
+	v.Files["b"], v.Files["c"] = files("other", "p"), files("m", "another")
+	m := admin.Assemble(v)
+	for _, want := range []string{"node b of this region has another federation.yaml in force", "node c of this region has another policy in force"} {
+		if m.GetLevel() != "degraded" || !strings.Contains(m.GetVerdict(), want) {
+			t.Errorf("no %q in %s", want, m.GetVerdict())
+		}
+	}
+	if !strings.Contains(strings.Join(m.GetAdvice(), "\n"), "domicile config reload") {
+		t.Errorf("advice %q", m.GetAdvice())
 	}
 }

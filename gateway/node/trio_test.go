@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -39,9 +41,14 @@ type trio struct {
 	configs map[string]node.Config
 	mu      sync.Mutex
 	nodes   map[string]*node.Node // those that run
+	desks   map[string]*client.Client
 }
 
-func newTrio(t *testing.T) *trio {
+func newTrio(t *testing.T) *trio { t.Helper(); return newTrioOf(t, three) }
+
+// newTrioOf makes a region of three of a manifest that leaves their three addresses open.
+// Each node has a file of its own.
+func newTrioOf(t *testing.T, manifest string) *trio {
 	t.Helper()
 	links, members := map[string]string{}, map[string]string{}
 	for _, name := range names {
@@ -49,8 +56,9 @@ func newTrio(t *testing.T) *trio {
 	}
 	w := newWorld(t)
 	w.policy(1, soloRules)
+	text := fmt.Appendf(nil, manifest, links["a"], links["b"], links["c"])
 	var err error
-	if w.f, err = regions.ParseManifest("federation.yaml", fmt.Appendf(nil, three, links["a"], links["b"], links["c"])); err != nil {
+	if w.f, err = regions.ParseManifest("federation.yaml", text); err != nil {
 		t.Fatal(err)
 	}
 	ca, err := identity.NewCA("three", time.Now(), time.Hour)
@@ -64,10 +72,14 @@ func newTrio(t *testing.T) *trio {
 	if w.identity, err = identity.New(cert, key, ca.CertPEM(), regions.NewSteadyClock()); err != nil {
 		t.Fatal(err)
 	}
-	r := &trio{world: w, configs: map[string]node.Config{}, nodes: map[string]*node.Node{}}
+	r := &trio{world: w, configs: map[string]node.Config{}, nodes: map[string]*node.Node{}, desks: map[string]*client.Client{}}
 	for _, name := range names {
 		c := w.config
 		c.Node, c.Data = name, t.TempDir()
+		c.Federation = filepath.Join(c.Data, "..", name+"-federation.yaml")
+		if err := os.WriteFile(c.Federation, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		c.Cluster = node.Cluster{Listen: members[name], Members: members}
 		c.Listen.Link, c.Listen.Door, c.Listen.Admin, c.Listen.Metrics = links[name], port(t), port(t), port(t)
 		r.configs[name] = c
