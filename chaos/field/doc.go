@@ -5,5 +5,5 @@
 // a disk, make system calls fail. Every cut ends by itself in the kernel, and nothing
 // outlives the test process: what it made are children, namespaces and a directory.
 //
-// It needs root, nft, ip and mkfs.ext4; without them Need says what is missing.
+// It needs root, nft, ip, tc and mkfs.ext4; without them Need says what is missing.
 package field

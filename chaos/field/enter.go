@@ -14,7 +14,7 @@ const insideKey = "DOMICILE_FIELD_INSIDE"
 
 // tools is what every field needs, with the packages they come from.
 var tools = []struct{ name, from string }{
-	{"nft", "nftables"}, {"ip", "iproute2"}, {"mkfs.ext4", "e2fsprogs"}, {"mount", "mount"}, {"umount", "mount"}, {"cp", "coreutils"},
+	{"nft", "nftables"}, {"ip", "iproute2"}, {"tc", "iproute2"}, {"mkfs.ext4", "e2fsprogs"}, {"mount", "mount"}, {"umount", "mount"}, {"cp", "coreutils"},
 }
 
 // Enter is the first call of TestMain. In a process that a field started as a node

@@ -127,7 +127,7 @@ func (f *Field) found() error {
 // region's entry in the manifest.
 func (f *Field) plan(region string, number int, _ *identity.Authority) (entry string, err error) {
 	add := func(name, gateway string, n int) string {
-		node := &Node{Name: name, Region: region, Gateway: gateway, Host: fmt.Sprintf("127.0.%d.%d", number, n), field: f, Dir: filepath.Join(f.root, name)}
+		node := &Node{Name: name, Region: region, number: number, Gateway: gateway, Host: fmt.Sprintf("127.0.%d.%d", number, n), field: f, Dir: filepath.Join(f.root, name)}
 		node.disk = &disk{dir: node.Dir}
 		f.nodes = append(f.nodes, node)
 		return node.at(linkPort)
@@ -149,6 +149,9 @@ func (f *Field) Policies() string { return filepath.Join(f.root, "policies") }
 
 // Nodes lists all nodes, by region and name.
 func (f *Field) Nodes() []*Node { return slices.Clone(f.nodes) }
+
+// Pace is that of every node.
+func (f *Field) Pace() regions.Pace { return f.options.Pace }
 
 // Node returns a node by name: that of its region, and of a quorum region's gateway
 // region.a. It panics on a name that does not exist: a test's typing error.

@@ -29,7 +29,10 @@ const (
 func open(t *testing.T, o field.Options) *field.Field {
 	t.Helper()
 	field.Need(t)
-	o.Parent, o.Pace = t.TempDir(), quick
+	o.Parent = t.TempDir()
+	if o.Pace == 0 {
+		o.Pace = quick
+	}
 	f, err := field.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +158,7 @@ func TestRA1_AFieldDoesToNodesWhatTheWorldDoes(t *testing.T) {
 	must(t, f.Linked(t.Context(), soon))
 	take("after the pause")
 	eu.Kill()
-	eu.Skew(time.Hour)
+	must(t, eu.Skew(time.Hour))
 	back()
 	take("an hour ahead")
 	must(t, f.Stop(t.Context()))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -25,8 +26,9 @@ type Node struct {
 	// image, which is mounted below Dir while the node may run.
 	Dir string
 
-	field *Field
-	disk  *disk
+	field  *Field
+	disk   *disk
+	number int // of its region, from 1
 
 	mu      sync.Mutex
 	process *process // the last one that was started
@@ -36,6 +38,7 @@ type Node struct {
 // process is one run of a node.
 type process struct {
 	cmd  *exec.Cmd
+	wall *wallClock
 	done chan struct{} // closed when it has ended; err is set then
 	err  error
 }
@@ -68,11 +71,9 @@ func (n *Node) Start() error {
 	p := &process{cmd: exec.Command("/proc/self/exe"), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Args[0] = "domicile-field-node"
-	p.cmd.Env = append(os.Environ(), nodeKey+"="+n.config(), hostKey+"="+n.Host, skewKey+"="+n.skew.String(), breakKey+"="+n.field.options.Break,
+	p.cmd.Env = append(os.Environ(), nodeKey+"="+n.config(), hostKey+"="+n.Host, breakKey+"="+n.field.options.Break,
 		paceKey+"="+strconv.FormatFloat(float64(n.field.options.Pace), 'g', -1, 64))
-	// A test that dies leaves no node behind.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
+	if err := p.start(n.skew); err != nil {
 		return fmt.Errorf("start %s: %w", n.Name, err)
 	}
 	go func() {
@@ -81,6 +82,27 @@ func (n *Node) Start() error {
 	}()
 	n.process = p
 	return nil
+}
+
+// start starts the process with a wall clock that is wrong by skew.
+func (p *process) start(skew time.Duration) error {
+	steps := clocksCanStep() == nil
+	// A test that dies leaves no node behind.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Ptrace: steps}
+	if !steps {
+		return p.cmd.Start()
+	}
+	runtime.LockOSThread() // the tracer of a process is a thread
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	if err != nil {
+		return err
+	}
+	if p.wall, err = takeClock(p.cmd.Process.Pid, skew); err != nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	}
+	return err
 }
 
 func (n *Node) running() bool {
@@ -160,11 +182,19 @@ func (n *Node) Stop(ctx context.Context) error {
 	}
 }
 
-// Skew sets the clock of the node's next start wrong by d.
-func (n *Node) Skew(d time.Duration) {
+// Skew sets the node's wall clock wrong by d, in whole seconds, from now on: a node
+// that runs sees its clock step, one that is started later starts with it.
+func (n *Node) Skew(d time.Duration) error {
+	if err := clocksCanStep(); err != nil {
+		return err
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.skew = d
+	if !n.running() {
+		return nil
+	}
+	return n.process.wall.set(d)
 }
 
 // LogEnd is the last part of what the node wrote to its log.

@@ -38,6 +38,9 @@ func openPaths(ctx context.Context) (*paths, error) {
 	if err := run(ctx, "ip", "link", "set", "lo", "up"); err != nil {
 		return nil, err
 	}
+	if err := openLines(ctx); err != nil {
+		return nil, err
+	}
 	return &paths{}, nft(ctx, "add table inet domicile_field\ndelete table inet domicile_field\n"+table)
 }
 

@@ -51,7 +51,7 @@ func (r *report) copied() {
 }
 
 // judge stops all and checks every invariant.
-func (r *report) judge() {
+func (r *report) judge() *invariant.Verdict {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), soon)
 	defer cancel()
@@ -62,13 +62,14 @@ func (r *report) judge() {
 		must(r.T, err)
 		shelves = append(shelves, s...)
 	}
-	v := invariant.Check(r.book.History(), shelves, invariant.Usual(quick))
+	v := invariant.Check(r.book.History(), shelves, invariant.Usual(r.f.Pace()))
 	for _, x := range v.Violations {
 		r.Error(x)
 	}
 	if v.Judged[invariant.Kept] == 0 || v.Judged[invariant.Converged] == 0 {
 		r.Errorf("not judged: %v", v.Judged)
 	}
+	return v
 }
 
 // B07: a target that sleeps for longer than every watchdog's time. When it wakes, the

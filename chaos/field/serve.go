@@ -21,7 +21,6 @@ const (
 	nodeKey  = "DOMICILE_FIELD_NODE"  // path of node.yaml: this process is a node
 	hostKey  = "DOMICILE_FIELD_HOST"  // the address it dials from
 	paceKey  = "DOMICILE_FIELD_PACE"  // regions.Pace
-	skewKey  = "DOMICILE_FIELD_SKEW"  // how far its clock is off, as a duration
 	breakKey = "DOMICILE_FIELD_BREAK" // a mechanism that is off
 )
 
@@ -32,7 +31,7 @@ const NoBarrier = "no barrier"
 const closeWithin = 20 * time.Second
 
 // serve is the main function of a child: a node as `domicile serve --dev` runs it,
-// at the pace, on the clock and from the address that the field asks for.
+// at the pace and from the address that the field asks for.
 func serve(path string) int {
 	if err := serveNode(path); err != nil {
 		fmt.Fprintln(os.Stderr, "node:", err)
@@ -56,14 +55,9 @@ func serveNode(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", paceKey, err)
 	}
-	skew, err := time.ParseDuration(os.Getenv(skewKey))
-	if err != nil {
-		return fmt.Errorf("%s: %w", skewKey, err)
-	}
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(os.Getenv(hostKey))}}
 	n, err := node.New(c, f, node.Seams{Dev: true, Pace: regions.Pace(pace), Dial: dialer.DialContext, Logger: c.Log.Logger(),
-		Clock: &skewed{regions.NewSteadyClock(), skew}, Version: "field",
-		Hooks: node.Hooks{Fabric: fabric.Hooks{NoBarrier: os.Getenv(breakKey) == NoBarrier}}})
+		Version: "field", Hooks: node.Hooks{Fabric: fabric.Hooks{NoBarrier: os.Getenv(breakKey) == NoBarrier}}})
 	if err != nil {
 		return err
 	}
@@ -84,13 +78,3 @@ func serveNode(path string) error {
 	defer cancel()
 	return n.Close(closing)
 }
-
-// skewed is a clock that is off by a fixed amount, like that of a machine whose
-// clock was set wrong before it started.
-type skewed struct {
-	*regions.SteadyClock
-	by time.Duration
-}
-
-// Now is the wrong time.
-func (s *skewed) Now() time.Time { return s.SteadyClock.Now().Add(s.by) }

@@ -93,7 +93,7 @@ type Limits struct {
 	HeapBytes float64
 	// AckP99 bounds 99 of 100 local acks while mirrors catch up; 0: not judged.
 	AckP99 time.Duration
-	// Silence is the longest time between heartbeats on a slow line.
+	// Silence is the longest time between heartbeats on a slow line; 0: not judged.
 	Silence time.Duration
 }
 

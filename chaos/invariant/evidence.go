@@ -80,9 +80,9 @@ func (e *evidence) held(s ledger.Span, at time.Duration) bool {
 	return at >= s.From+e.limits.Settle && at < s.To
 }
 
-// forgets reports whether a step makes a node forget or mistake what it measured.
+// forgets reports whether a step makes a region forget or mistake what it measured.
 func forgets(k ledger.StepKind) bool {
-	return slices.Contains([]ledger.StepKind{ledger.Kill, ledger.Stop, ledger.PowerCut, ledger.Pause, ledger.ClockStep}, k)
+	return slices.Contains([]ledger.StepKind{ledger.Kill, ledger.Stop, ledger.PowerCut, ledger.Pause, ledger.ClockStep, ledger.Isolation}, k)
 }
 
 // between reports whether a cut holds between two regions.

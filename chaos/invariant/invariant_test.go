@@ -112,7 +112,7 @@ var spoilt = []struct {
 	}},
 	{"an ack without its majority", invariant.Durable, func(r *run) {
 		r.event(3, func(e *ledger.Event) bool { return e.Entry != nil && e.Entry.Asked == "eu" && between(e, 45*s, 46*s) }, func(e *ledger.Event) {
-			e.Entry.Outcome, e.Entry.Region, e.Entry.Log, e.Entry.Sequence, e.Entry.Revision = ledger.Acked, "eu", "orders@eu", 9999, "p1"
+			e.Entry.Outcome, e.Entry.Region, e.Entry.Log, e.Entry.Sequence, e.Entry.Revision = ledger.Acked, "eu", "orders@eu", 9999, "1-p"
 		})
 	}},
 	{"an unknown one stored twice", invariant.Once, func(r *run) {
@@ -242,10 +242,13 @@ var spoilt = []struct {
 	{"two revisions for one record", invariant.Revision, func(r *run) {
 		c := r.shelf("orders@us", "ap")
 		c.Items = slices.Clone(c.Items)
-		c.Items[5].Revision = "p2"
+		c.Items[5].Revision = "2-p"
 	}},
 	{"an ack that names another revision", invariant.Revision, func(r *run) {
-		r.event(5, ackedBy("us", 1*s, 5*s), func(e *ledger.Event) { e.Entry.Revision = "p2" })
+		r.event(5, ackedBy("us", 1*s, 5*s), func(e *ledger.Event) { e.Entry.Revision = "2-p" })
+	}},
+	{"an ack under a revision that was replaced", invariant.Revision, func(r *run) {
+		r.event(0, func(e *ledger.Event) bool { return e.Step != nil && e.Step.Kind == ledger.PolicyFlip }, func(e *ledger.Event) { e.Step.Value = "2-p" })
 	}},
 	{"stored without a revision", invariant.Revision, func(r *run) {
 		c := r.shelf("orders@us", "us")

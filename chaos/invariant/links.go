@@ -52,6 +52,9 @@ func oneWay(e *evidence) {
 // heartbeat judges 23: on a line that is only slow the peer is heard all the time, and
 // the link stays up.
 func heartbeat(e *evidence) {
+	if e.limits.Silence == 0 {
+		return
+	}
 	views := e.views()
 	for _, s := range e.during(ledger.SlowLine) {
 		for k, list := range views {

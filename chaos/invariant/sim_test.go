@@ -83,6 +83,8 @@ func (s *sim) faults(n int) {
 	step(400, 420, ledger.Step{Kind: ledger.DiskFull, Region: "us"})
 	step(440, 460, ledger.Step{Kind: ledger.NoQuorum, Region: "eu"})
 	switch n {
+	case 270:
+		s.book.Step(ledger.Step{Kind: ledger.PolicyFlip, Phase: ledger.Point, Region: "us", Value: "1-p"})
 	case 460:
 		s.term["eu"]++
 	case 480:
@@ -119,7 +121,7 @@ func (s *sim) publish(region string) {
 		e.Answer(api.Ack{}, &api.Error{Code: api.OutcomeUnknown}, took)
 	default:
 		item := s.store(&e)
-		ack := api.Ack{Log: logOf(region), Region: region, Sequence: item.Sequence, Epoch: api.StaticEpoch(region), WriterTerm: item.Term, PolicyRevision: "p1", IngestTime: item.Ingest}
+		ack := api.Ack{Log: logOf(region), Region: region, Sequence: item.Sequence, Epoch: api.StaticEpoch(region), WriterTerm: item.Term, PolicyRevision: "1-p", IngestTime: item.Ingest}
 		e.Answer(ack, nil, took)
 		if s.random.IntN(20) == 0 { // its producer asks again
 			again := e
@@ -135,7 +137,7 @@ func (s *sim) store(e *ledger.Entry) ledger.Item {
 	shelf.End++
 	item := ledger.Item{
 		Region: e.Asked, Log: shelf.Log, Sequence: shelf.End, ID: e.ID, Key: e.Key, Hash: e.Hash, Size: e.Size, Residency: e.Residency,
-		Epoch: api.StaticEpoch(e.Asked).String(), Term: s.term[e.Asked], Revision: "p1", Ingest: s.clock.Now(),
+		Epoch: api.StaticEpoch(e.Asked).String(), Term: s.term[e.Asked], Revision: "1-p", Ingest: s.clock.Now(),
 	}
 	shelf.Items = append(shelf.Items, item)
 	return item

@@ -116,7 +116,8 @@ const (
 	DiskError  StepKind = "disk error"   // the disk fails writes or syncs
 	SlowDisk   StepKind = "slow disk"    //
 	ClockStep  StepKind = "clock step"   // Region's wall clock is off by Value
-	PolicyFlip StepKind = "policy flip"  // Value is the new revision
+	PolicyFlip StepKind = "policy flip"  // a point: all nodes of Region have the revision Value, or a newer one
+	Isolation  StepKind = "isolation"    // nothing passes between Node and the other nodes of its region
 	NoQuorum   StepKind = "no quorum"    // the region lacks a majority of its nodes
 	Converged  StepKind = "converged"    // a point: all is healed, and the mirrors said they have caught up
 	LeakBase   StepKind = "leak base"    // a point: gauges from here are the base

@@ -103,8 +103,7 @@ func faultCases() []faultCase {
 		{"sync fails", broken(field.Syncs, "error=EIO"), []string{eu}, "DISK FAILED"},
 		{"clock an hour ahead", func(_ context.Context, f *field.Field) (func() error, error) {
 			f.Node(us).Kill()
-			f.Node(us).Skew(time.Hour)
-			return restarted(f.Node(us), func() error { f.Node(us).Skew(0); return nil }), f.Node(us).Start()
+			return restarted(f.Node(us), func() error { return f.Node(us).Skew(0) }), errors.Join(f.Node(us).Skew(time.Hour), f.Node(us).Start())
 		}, []string{eu}, "seconds not to be trusted"},
 		{"no policy", func(_ context.Context, f *field.Field) (func() error, error) {
 			catalog := filepath.Join(f.Policies(), "catalog.yaml")

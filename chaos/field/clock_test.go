@@ -1,0 +1,88 @@
+package field_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	pb "domicile/api/domicile/v1"
+	"domicile/chaos/field"
+	"domicile/chaos/lab"
+)
+
+// B03: the wall clocks of two processes step while they run, an hour ahead and an hour
+// behind, and back: not only the node's own clock, all that its process reads. The
+// step is told, nothing that is acknowledged is lost, and no lag takes it for age.
+func TestB03_AClockThatStepsIsNoLag(t *testing.T) {
+	r := &report{T: t, f: open(t, field.Options{})}
+	eu, us := r.f.Node("eu-west"), r.f.Node("us-east")
+	r.publish("before", 20)
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 0} {
+		must(t, us.Skew(by))
+		must(t, eu.Skew(-by))
+		r.poll(us, func(s *pb.StatusResponse) error { return near("us-east", s.GetClock().GetStepSeconds(), by) })
+		r.poll(eu, func(s *pb.StatusResponse) error { return near("eu-west", s.GetClock().GetStepSeconds(), -by) })
+		r.publish("stepped by "+by.String(), 40)
+		r.young("orders@eu-west", us)
+	}
+	r.copied()
+	r.judge()
+}
+
+// near reports a step that is not the one that was made.
+func near(region string, said float64, want time.Duration) error {
+	if off := said - want.Seconds(); off < -1 || off > 1 {
+		return fmt.Errorf("%s says that its clock stepped by %.3f s, want %s", region, said, want)
+	}
+	return nil
+}
+
+// poll asks a node for its status until the answer is right.
+func (r *report) poll(n *field.Node, right func(*pb.StatusResponse) error) {
+	r.Helper()
+	desk, err := n.Desk()
+	must(r.T, err)
+	defer desk.Close()
+	must(r.T, lab.Poll(r.Context(), soon, func() error {
+		asking, cancel := context.WithTimeout(r.Context(), soon)
+		defer cancel()
+		s, err := desk.Status(asking)
+		if err != nil {
+			return err
+		}
+		return right(s)
+	}))
+}
+
+// young waits until a node says of its copy that it is a few seconds old. Whatever it
+// says before is never negative, nor as old as a clock is wrong.
+func (r *report) young(log string, n *field.Node) {
+	r.Helper()
+	desk, err := n.Desk()
+	must(r.T, err)
+	defer desk.Close()
+	must(r.T, lab.Poll(r.Context(), soon, func() error {
+		asking, cancel := context.WithTimeout(r.Context(), soon)
+		defer cancel()
+		age := fmt.Errorf("%s says nothing of %s", n.Name, log)
+		if err := desk.Lag(asking, &pb.LagRequest{}, func(m *pb.LagResponse) error {
+			for _, l := range m.GetLogs() {
+				if l.GetLog().GetTopic()+"@"+l.GetLog().GetSlot() != log || l.GetTarget() != n.Region {
+					continue
+				}
+				old := l.GetStalenessSeconds()
+				if l.GetStalenessKnown() && (old < 0 || old > 600) {
+					r.Errorf("%s says that its copy of %s is %.3f s old", n.Name, log, old)
+				}
+				if age = nil; !l.GetStalenessKnown() || old > 5 {
+					age = fmt.Errorf("%s says that its copy of %s is %.3f s old (known: %v)", n.Name, log, old, l.GetStalenessKnown())
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		return age
+	}))
+}
