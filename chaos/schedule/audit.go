@@ -59,7 +59,8 @@ func limits() invariant.Limits {
 	l := invariant.Usual(pace)
 	l.Slack += 2 * time.Second
 	l.Settle += 4 * time.Second
-	l.Refusal, l.AckP99 = 10*time.Second, 0
+	l.SlopeOff = 0.25 // a sample that is half a second late, in a line of five
+	l.Refusal, l.AckP99, l.Silence = 10*time.Second, 0, 0
 	return l
 }
 

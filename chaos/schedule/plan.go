@@ -23,15 +23,19 @@ type Plan struct {
 	Steps []Step        // by At
 }
 
-// Step is one fault.
+// Step is one fault, or one thing that operators do.
 type Step struct {
 	At, For time.Duration // since the start, and how long it lasts at least
 	Kind    ledger.StepKind
 	Nodes   []string   // those that are struck, in the order in which they start again
-	From    string     // of a cut: both regions
-	To      string     // of a cut: both regions
+	From    string     // of a fault of a link: both regions
+	To      string     // of a fault of a link: both regions
 	Loss    field.Loss // of a cut
 	Skew    time.Duration
+	Again   bool     // of a clock step: the node is also killed, and starts with the wrong clock
+	Regions []string // of a policy flip: in the order in which they activate it
+
+	lane string
 }
 
 // Shape is what a plan may strike.
@@ -40,80 +44,150 @@ type Shape struct {
 	Kinds   []ledger.StepKind   // nil: all that Generate knows
 }
 
-// linkKinds and nodeKinds are the faults that Generate knows. Those that are named
-// twice come twice as often.
+// What Generate knows. Those that are named twice come twice as often.
 var (
+	longKinds = []ledger.StepKind{ledger.Cut, ledger.Cut, ledger.CutOneWay, ledger.SlowLine}
 	linkKinds = []ledger.StepKind{ledger.Cut, ledger.Cut, ledger.CutOneWay}
 	nodeKinds = []ledger.StepKind{ledger.Kill, ledger.Kill, ledger.PowerCut, ledger.PowerCut, ledger.Pause, ledger.Stop, ledger.DiskFull, ledger.DiskError, ledger.SlowDisk, ledger.ClockStep}
+	trioKinds = []ledger.StepKind{ledger.Isolation, ledger.Isolation, ledger.Pause} // of a region of several nodes, besides
+	flipKinds = []ledger.StepKind{ledger.PolicyFlip}
 )
 
 // The bounds of a fault and of the calm between two on the same lane, in a second's
-// time of a node at the fastest pace.
+// time of a node at the fastest pace. A takeover takes longer than a fault of a node: what
+// one has to come of lasts up to takeover.
 const (
 	shortest = 300 * time.Millisecond
 	longest  = 3 * time.Second
+	takeover = 8 * time.Second
+	// lasting is how long the one fault lasts that every plan has on a link, if the span
+	// allows: long enough for what regions say of their lags and links to be due, and
+	// then for a line to be fitted through it.
+	lasting = 10 * time.Second
 )
 
-// Generate makes the plan of a seed: one lane of faults on links and one on nodes,
-// side by side.
+// generator makes a plan.
+type generator struct {
+	rng   *rand.Rand
+	shape Shape
+	span  time.Duration
+	names []string // of the regions
+	steps []Step
+}
+
+// Generate makes the plan of a seed, lanes of faults side by side: one that lasts on one
+// link, short ones on the other links, those of nodes, and policies that change. Nothing
+// else strikes one end of the lasting fault, so that its word on it can be judged.
 func Generate(seed uint64, shape Shape, span time.Duration) Plan {
-	rng := rand.New(rand.NewPCG(seed, 0xD031C11E))
-	p := Plan{Seed: seed, Span: span}
-	names := make([]string, 0, len(shape.Regions))
+	g := &generator{rng: rand.New(rand.NewPCG(seed, 0xD031C11E)), shape: shape, span: span}
 	for name := range shape.Regions {
-		names = append(names, name)
+		g.names = append(g.names, name)
 	}
-	slices.Sort(names)
-	for _, lane := range []struct {
-		kinds []ledger.StepKind
-		make  func(*rand.Rand, ledger.StepKind, []string, Shape) Step
-	}{{linkKinds, linkStep}, {nodeKinds, nodeStep}} {
-		kinds := slices.DeleteFunc(slices.Clone(lane.kinds), func(k ledger.StepKind) bool {
-			return shape.Kinds != nil && !slices.Contains(shape.Kinds, k)
+	slices.Sort(g.names)
+	struck, links := g.names, g.pairs()
+	if kinds := g.allowed(longKinds); len(links) > 0 && len(kinds) > 0 {
+		s := g.onLink(kinds, links)
+		s.For = min(g.between(lasting, lasting+time.Second), span)
+		s.At, s.lane = g.between(0, min(span-s.For, time.Second)), "lasting"
+		g.steps = append(g.steps, s)
+		spared := s.From
+		if len(shape.Regions[spared]) > len(shape.Regions[s.To]) {
+			spared = s.To
+		}
+		struck = slices.DeleteFunc(slices.Clone(g.names), func(n string) bool { return n == spared })
+		links = slices.DeleteFunc(links, func(l [2]string) bool { return l == [2]string{s.From, s.To} || l == [2]string{s.To, s.From} })
+	}
+	if kinds := g.allowed(linkKinds); len(links) > 0 && len(kinds) > 0 {
+		g.lane("links", longest/2, func() Step { return g.onLink(kinds, links) })
+	}
+	if len(g.allowed(nodeKinds)) > 0 {
+		g.lane("nodes", longest/2, func() Step { return g.onNodes(struck[g.rng.IntN(len(struck))]) })
+	}
+	if len(g.allowed(flipKinds)) > 0 {
+		g.lane("policies", 2*longest, func() Step {
+			return Step{Kind: ledger.PolicyFlip, Regions: g.shuffled(g.names), For: g.between(shortest, longest)}
 		})
-		if len(kinds) == 0 {
-			continue
-		}
-		for at := between(rng, 0, longest/3); at < span; {
-			s := lane.make(rng, kinds[rng.IntN(len(kinds))], names, shape)
-			s.At, s.For = at, min(between(rng, shortest, longest), span-at)
-			p.Steps = append(p.Steps, s)
-			at += s.For + between(rng, shortest, longest/2)
-		}
 	}
-	slices.SortStableFunc(p.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
-	return p
+	slices.SortStableFunc(g.steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+	return Plan{Seed: seed, Span: span, Steps: g.steps}
+}
+
+// allowed is what the shape has of some kinds.
+func (g *generator) allowed(kinds []ledger.StepKind) []ledger.StepKind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(k ledger.StepKind) bool {
+		return g.shape.Kinds != nil && !slices.Contains(g.shape.Kinds, k)
+	})
+}
+
+// lane fills the span with one step after the other, and at most calm in between.
+func (g *generator) lane(name string, calm time.Duration, next func() Step) {
+	for at := g.between(0, longest/3); at < g.span; {
+		s := next()
+		s.At, s.For, s.lane = at, min(s.For, g.span-at), name
+		g.steps = append(g.steps, s)
+		at += s.For + g.between(shortest, calm)
+	}
 }
 
 // between is a length of time in whole milliseconds, so that the plan's text is whole.
-func between(rng *rand.Rand, low, high time.Duration) time.Duration {
-	return low + time.Duration(rng.Int64N((high-low).Milliseconds()))*time.Millisecond
+func (g *generator) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(g.rng.Int64N(max((high-low).Milliseconds(), 1)))*time.Millisecond
 }
 
-func linkStep(rng *rand.Rand, kind ledger.StepKind, names []string, _ Shape) Step {
-	pair := rng.Perm(len(names))
-	s := Step{Kind: kind, From: names[pair[0]], To: names[pair[1]], Loss: field.Drop}
-	if rng.IntN(3) == 0 {
-		s.Loss = field.Reject
+func (g *generator) shuffled(list []string) []string {
+	list = slices.Clone(list)
+	g.rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list
+}
+
+// pairs lists the ordered pairs of regions.
+func (g *generator) pairs() (pairs [][2]string) {
+	for _, a := range g.names {
+		for _, b := range g.names {
+			if a != b {
+				pairs = append(pairs, [2]string{a, b})
+			}
+		}
+	}
+	return pairs
+}
+
+func (g *generator) onLink(kinds []ledger.StepKind, links [][2]string) Step {
+	pair := links[g.rng.IntN(len(links))]
+	s := Step{Kind: kinds[g.rng.IntN(len(kinds))], From: pair[0], To: pair[1], For: g.between(shortest, longest)}
+	if s.Kind != ledger.SlowLine {
+		s.Loss = field.Drop
+		if g.rng.IntN(3) == 0 {
+			s.Loss = field.Reject
+		}
 	}
 	return s
 }
 
-// nodeStep strikes one node, or of a region that has several any number of them.
-func nodeStep(rng *rand.Rand, kind ledger.StepKind, names []string, shape Shape) Step {
-	nodes := slices.Clone(shape.Regions[names[rng.IntN(len(names))]])
-	rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
-	many := 1
-	if kind == ledger.Kill || kind == ledger.PowerCut {
-		many += rng.IntN(len(nodes))
+// onNodes strikes one node of a region, or of one that has several any number of them.
+func (g *generator) onNodes(region string) Step {
+	nodes, kinds := g.shuffled(g.shape.Regions[region]), nodeKinds
+	if len(nodes) > 1 {
+		kinds = slices.Concat(nodeKinds, trioKinds)
 	}
-	s := Step{Kind: kind, Nodes: nodes[:many]}
-	if kind == ledger.ClockStep {
-		s.Skew = between(rng, time.Second, time.Hour)
-		if rng.IntN(2) == 0 {
+	kinds = g.allowed(kinds)
+	s := Step{Kind: kinds[g.rng.IntN(len(kinds))], For: g.between(shortest, longest)}
+	many := 1
+	switch s.Kind {
+	case ledger.Kill, ledger.PowerCut:
+		many += g.rng.IntN(len(nodes))
+	case ledger.Isolation, ledger.Pause:
+		if len(nodes) > 1 {
+			s.For = g.between(longest, takeover)
+		}
+	case ledger.ClockStep:
+		s.Skew = g.between(time.Second, time.Hour).Truncate(time.Second)
+		if g.rng.IntN(2) == 0 {
 			s.Skew = -s.Skew
 		}
+		s.Again = g.rng.IntN(2) == 0
 	}
+	s.Nodes = nodes[:many]
 	return s
 }
 
@@ -130,16 +204,23 @@ func (p Plan) String() string {
 // String is one fault in words.
 func (s Step) String() string {
 	what := string(s.Kind)
-	switch {
-	case s.Kind == ledger.Cut:
+	switch s.Kind {
+	case ledger.Cut:
 		what += " " + s.From + " and " + s.To + " (" + string(s.Loss) + ")"
-	case s.Kind == ledger.CutOneWay:
+	case ledger.CutOneWay:
 		what += " " + s.From + " to " + s.To + " (" + string(s.Loss) + ")"
+	case ledger.SlowLine:
+		what += " " + s.From + " and " + s.To
+	case ledger.PolicyFlip:
+		what += " " + strings.Join(s.Regions, ", ")
 	default:
 		what += " " + strings.Join(s.Nodes, ", ")
 	}
 	if s.Skew != 0 {
 		what += " by " + s.Skew.String()
+	}
+	if s.Again {
+		what += ", killed and started so,"
 	}
 	return what + " for " + s.For.String()
 }

@@ -46,6 +46,7 @@ type run struct {
 	clock    regions.Clock
 	tokens   *canary.Set
 	trades   []*trade
+	serial   int             // of the policy that was written last
 	after    sync.WaitGroup  // what waits for nodes to come up again
 	coming   context.Context // ends when nobody needs to wait for that any more
 
@@ -79,7 +80,7 @@ func Run(ctx context.Context, o Options, make func(Shape) Plan) (_ *Verdict, err
 	}
 	defer func() { err = errors.Join(err, f.Close(ctx)) }()
 	clock := regions.NewSteadyClock()
-	r := &run{patience: o.Patience, plan: make(ShapeOf(f)), field: f, book: &ledger.Book{Clock: clock}, clock: clock, tokens: &canary.Set{}, held: map[string][]int{}}
+	r := &run{patience: o.Patience, plan: make(ShapeOf(f)), field: f, book: &ledger.Book{Clock: clock}, clock: clock, tokens: &canary.Set{}, held: map[string][]int{}, serial: 1}
 	v, err := r.whole(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("%w\n%s%s", err, r.plan, r.logs())

@@ -15,15 +15,17 @@ import (
 // healWithin bounds the healing of one fault.
 const healWithin = 30 * time.Second
 
-// strike carries out the steps: those on links and those on nodes side by side, each
-// lane one after the other. When it returns everything is healed that can be healed
+// narrow is a line of 50 kbit/s at the pace of the nodes: their heartbeats are four
+// times as many.
+const narrow = 200_000 // bits a second
+
+// strike carries out the steps: lanes side by side, each one step after the other. When it returns everything is healed that can be healed
 // without waiting, and every node was started again.
 func (r *run) strike(ctx context.Context) error {
 	start := time.Now()
-	lanes := map[bool][]Step{}
+	lanes := map[string][]Step{}
 	for _, s := range r.plan.Steps {
-		onLink := s.From != ""
-		lanes[onLink] = append(lanes[onLink], s)
+		lanes[s.lane] = append(lanes[s.lane], s)
 	}
 	var work sync.WaitGroup
 	errs := make(chan error, len(lanes))
@@ -57,6 +59,9 @@ func (r *run) strike(ctx context.Context) error {
 // and ends before it is healed; what comes up again is noted as starting until its
 // region is linked.
 func (r *run) fault(ctx context.Context, s Step) error {
+	if s.Kind == ledger.PolicyFlip {
+		return r.flip(ctx, s)
+	}
 	heal, err := r.begin(ctx, s)
 	if err != nil {
 		return err
@@ -126,6 +131,10 @@ func (r *run) begin(ctx context.Context, s Step) (heal func(context.Context) err
 	switch s.Kind {
 	case ledger.Cut, ledger.CutOneWay:
 		return r.cut(ctx, s)
+	case ledger.SlowLine:
+		return func(ctx context.Context) error { return r.field.Widen(ctx, s.From, s.To) }, r.field.Narrow(ctx, s.From, s.To, narrow)
+	case ledger.Isolation:
+		return r.isolate(ctx, nodes[0], s.For+healWithin)
 	case ledger.Kill:
 		for _, n := range nodes {
 			n.Kill()
@@ -138,9 +147,12 @@ func (r *run) begin(ctx context.Context, s Step) (heal func(context.Context) err
 	case ledger.Stop:
 		return again, nodes[0].Stop(ctx)
 	case ledger.ClockStep:
+		right := func() error { return nodes[0].Skew(0) }
+		if !s.Again {
+			return func(context.Context) error { return right() }, nodes[0].Skew(s.Skew)
+		}
 		nodes[0].Kill()
-		nodes[0].Skew(s.Skew)
-		return restart(nodes[0], func() error { nodes[0].Skew(0); return nil }), nodes[0].Start()
+		return restart(nodes[0], right), errors.Join(nodes[0].Skew(s.Skew), nodes[0].Start())
 	case ledger.DiskFull:
 		// It has to come back by itself once there is room.
 		return func(context.Context) error { return nodes[0].FreeDisk() }, nodes[0].FillDisk()
@@ -153,6 +165,22 @@ func (r *run) begin(ctx context.Context, s Step) (heal func(context.Context) err
 		return restart(nodes[0], mend), err
 	}
 	return nil, fmt.Errorf("nobody knows how to do %q", s.Kind)
+}
+
+// isolate cuts a node off from the others of its region until it is mended.
+func (r *run) isolate(ctx context.Context, n *field.Node, lasts time.Duration) (heal func(context.Context) error, err error) {
+	each := func(do func(from, to *field.Node) error) (err error) {
+		for _, other := range r.field.Of(n.Region) {
+			if other != n {
+				err = errors.Join(err, do(n, other), do(other, n))
+			}
+		}
+		return err
+	}
+	err = each(func(from, to *field.Node) error { return r.field.Cut(ctx, from, to, field.Drop, lasts) })
+	return func(ctx context.Context) error {
+		return each(func(from, to *field.Node) error { return r.field.Mend(ctx, from, to, field.Drop) })
+	}, err
 }
 
 // restart mends what is broken and gives the node a new start.

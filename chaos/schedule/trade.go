@@ -19,7 +19,7 @@ const (
 	patience     = 4 * time.Second // how long a producer waits for its answer
 	mistakeEvery = 40              // records between two rounds of mistakes
 	maxInFlight  = 256             // records one region's producers have out; more are not sent
-	sampleEvery  = 500 * time.Millisecond
+	sampleEvery  = 300 * time.Millisecond
 )
 
 // trade is the producers and consumers of one region.
