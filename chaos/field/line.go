@@ -53,7 +53,8 @@ func openLines(ctx context.Context) error {
 	if err := run(ctx, "ip", "link", "set", "dev", "lo", "mtu", fmt.Sprint(packet), "gso_max_size", fmt.Sprint(packet)); err != nil {
 		return err
 	}
-	return run(ctx, "tc", "qdisc", "replace", "dev", "lo", "root", "handle", "1:", "htb")
+	_ = run(ctx, "tc", "qdisc", "del", "dev", "lo", "root") // an error: nobody was here before
+	return run(ctx, "tc", "qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb")
 }
 
 // tc carries out a script, line by line.
