@@ -68,9 +68,14 @@ const (
 	PlacementRefused     Code = "PLACEMENT_REFUSED"     // a rule forbids it; Value is the rule's id
 	Conflict             Code = "CONFLICT"              // decided on a state that is no longer the present one
 	Contested            Code = "CONTESTED"             // two authorities gave the log to two homes
-	Fenced               Code = "FENCED"                // this region's right to write the log has lapsed
+	Fenced               Code = "FENCED"                // this region may write the log no longer: its right lapsed, or the epoch ended here
 	NotHome              Code = "NOT_HOME"              // another region is the log's home
 	AuthorityUnreachable Code = "AUTHORITY_UNREACHABLE" // fewer voters than a majority answer
+
+	// What was asked belongs to an epoch that has ended; nothing was done.
+	StaleEpoch Code = "STALE_EPOCH"
+	// Where an epoch of the log ended must be known first; nothing was stored.
+	HistoryNeeded Code = "HISTORY_NEEDED"
 )
 
 // Stored says whether a failed call may have left a record behind.
@@ -118,6 +123,7 @@ var codes = map[Code]codeInfo{
 	NotCopied:      {StoredNo, ActionOperator}, QuotaExceeded: {StoredNo, ActionRetry},
 	PlacementRefused: {StoredNo, ActionOperator}, Conflict: {StoredNo, ActionFix}, Contested: {StoredNo, ActionOperator},
 	Fenced: {StoredNo, ActionRetry}, NotHome: {StoredNo, ActionRegion}, AuthorityUnreachable: {StoredNo, ActionRetry},
+	StaleEpoch: {StoredNo, ActionOperator}, HistoryNeeded: {StoredNo, ActionRetry},
 }
 
 // Known reports whether the code is in the table.

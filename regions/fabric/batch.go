@@ -55,6 +55,13 @@ func (l *store) encode(burst []*entry) *batch {
 			b.disorder = append(b.disorder, e)
 			continue
 		}
+		if e.sweep != nil && next.owner != nil {
+			// What goes may hold the last ownership marker: the sweep takes its place.
+			if err := e.carry(next.owner); err != nil {
+				b.disorder = append(b.disorder, e)
+				continue
+			}
+		}
 		header := l.header(e, b.tail.broker, next)
 		next.broker++
 		if len(header) > math.MaxUint16 || len(header)+len(e.item.Record.Body) > maxPayload {
@@ -63,14 +70,14 @@ func (l *store) encode(burst []*entry) *batch {
 		}
 		size := storedSize(l.subject(e), header, e.item.Record.Body)
 		room := l.bounds().MaxBytes
-		if e.sweep != nil {
+		if e.control() {
 			room += headroom
 		}
 		if used+b.bytes+size > room {
 			b.full = append(b.full, e) // in a copy, what follows is out of order now
 			continue
 		}
-		e.broker, e.position, e.ledger = next.broker, next.position, next.ledger
+		e.broker, e.position, e.end = next.broker, next.position, next
 		b.tail = next
 		b.bytes += size
 		b.entries = append(b.entries, e)
@@ -83,8 +90,12 @@ func (l *store) encode(burst []*entry) *batch {
 func (l *store) place(to *end, e *entry) bool {
 	switch {
 	case e.sweep != nil:
+	case e.mark != nil:
+		broker := to.broker
+		*to = e.mark.from
+		to.broker = broker
 	case l.kind == kindHome:
-		to.position = position{Incarnation: l.incarnation, Epoch: l.cfg.Epoch, Term: l.term, Sequence: to.Sequence + 1}
+		to.position = position{Incarnation: l.named, Epoch: l.cfg.Epoch, Term: l.term, Sequence: to.Sequence + 1}
 		to.time = e.item.Time
 	default:
 		it := &e.item
@@ -101,7 +112,10 @@ func (l *store) place(to *end, e *entry) bool {
 }
 
 func (l *store) subject(e *entry) string {
-	if e.sweep != nil || e.item.Gap != nil {
+	switch {
+	case e.control() && len(e.item.Record.Body) > 0:
+		return l.owner
+	case e.control() || e.item.Gap != nil:
 		return l.control
 	}
 	return l.data
@@ -121,6 +135,10 @@ func (l *store) header(e *entry, last uint64, at end) []byte {
 	switch {
 	case e.sweep != nil:
 		b = appendSweep(b, e.sweep, at)
+	case e.mark != nil:
+		b = appendHeader(b, headerControl, e.mark.control)
+		b = appendEnd(b, at)
+		b = appendLedger(b, at.ledger)
 	case e.item.Gap != nil:
 		b = appendHeader(b, headerControl, controlGap)
 		b = appendGap(b, e.item.Gap)
@@ -128,11 +146,17 @@ func (l *store) header(e *entry, last uint64, at end) []byte {
 	default:
 		b = encodeRecord(b, at.position, &e.item, e.hash)
 	}
-	if l.kind == kindCopy && e.sweep == nil {
+	if l.kind == kindCopy && !e.control() {
 		b = appendLedger(b, at.ledger)
 	}
 	b = appendSum(b, b[own:], e.item.Record.Body)
 	return append(b, "\r\n"...)
+}
+
+// carry gives a sweep's message the log's tenure.
+func (e *entry) carry(t *Tenure) (err error) {
+	e.item.Record.Body, err = json.Marshal(t)
+	return err
 }
 
 // appendEnd appends where the log ends, so that its last message alone tells it.

@@ -214,7 +214,9 @@ func (l *store) fromBlocks(ctx context.Context, from, to uint64, count, maxBytes
 	return out, nil
 }
 
-func (l *store) subjects() [][]byte { return [][]byte{[]byte(l.data), []byte(l.control)} }
+func (l *store) subjects() [][]byte {
+	return [][]byte{[]byte(l.data), []byte(l.control), []byte(l.owner)}
+}
 
 // decodeRaw is a record of a block as a message, nil if it can't be believed.
 func (l *store) decodeRaw(r raw) *message {

@@ -112,7 +112,15 @@ func (c *Config) fill() error {
 // LogConfig is what a log is opened with.
 type LogConfig struct {
 	ID    api.LogID
-	Epoch api.Epoch // of new records; copies take the epoch from their items
+	Epoch api.Epoch // of a home's new records; copies take the epoch from their items
+	// NotBefore holds the stamps of a home that opens an epoch: what the home before it may
+	// have called closed lies before it. Zero: nothing is known of another home.
+	NotBefore time.Time
+	// Incarnation of the log, for an empty copy that becomes a home: nothing here tells it.
+	Incarnation string
+	// History is what the authority says of the log's epochs. A copy that is opened with it
+	// goes by it as after Learn; a home whose epoch it ends may be opened as a copy.
+	History regions.History
 	// MaxBytes is what the log may hold, in bytes as the broker counts them. At it,
 	// appends are refused with STORAGE_FULL until the sweeper has made room.
 	MaxBytes int64

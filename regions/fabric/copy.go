@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -35,6 +36,9 @@ func (l mirrored) Apply(ctx context.Context, incarnation string, items []regions
 		return cursor, nil
 	}
 	if err := checkOrder(cursor, incarnation, items); err != nil {
+		return cursor, err
+	}
+	if err := l.checkEpochs(items); err != nil {
 		return cursor, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.f.cfg.Pace.Of(AppendDeadline))
@@ -76,6 +80,39 @@ func checkOrder(at regions.Cursor, incarnation string, items []regions.Item) err
 		next = items[i].Sequence + 1
 	}
 	return nil
+}
+
+// checkEpochs holds a batch that starts where the copy ends against what is known of the
+// log's epochs: one that has ended takes nothing more, and a later one may begin only where
+// a history says that the present one ended.
+func (l mirrored) checkEpochs(items []regions.Item) error {
+	at := l.durableEnd()
+	var known Tenure
+	if at.owner != nil {
+		known = *at.owner
+	}
+	epoch, last := at.Epoch, at.Sequence
+	for i := range items {
+		it := &items[i]
+		upTo := last
+		if it.Gap != nil {
+			upTo = it.Sequence
+		}
+		stale := it.Epoch.Compare(epoch) < 0 || known.History.Judge(it.Epoch, it.Sequence) == regions.Beyond ||
+			known.State == stateFenced && it.Epoch.Compare(known.Fenced) <= 0
+		switch {
+		case stale:
+			return l.epochRefused(api.StaleEpoch, it.Epoch, "the epoch has ended before this record: what it holds beyond its end is void")
+		case it.Epoch != epoch && epoch != (api.Epoch{}) && !known.History.Leads(epoch, last, it.Epoch, upTo):
+			return l.epochRefused(api.HistoryNeeded, it.Epoch, fmt.Sprintf("the copy ends at %d of epoch %s: learn from the authority where that ended, then ask for the cursor again", last, epoch))
+		}
+		epoch, last = it.Epoch, it.Sequence
+	}
+	return nil
+}
+
+func (l mirrored) epochRefused(code api.Code, epoch api.Epoch, hint string) error {
+	return &api.Error{Code: code, Op: "apply batch", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region, Field: "epoch", Value: epoch.String(), Hint: hint}
 }
 
 func (l mirrored) entries(incarnation string, items []regions.Item, results chan<- regions.Stored) []*entry {
@@ -128,7 +165,7 @@ func (l mirrored) admit(entries []*entry) error {
 func (l *store) itemsHeld() bool {
 	for _, list := range [][]*entry{l.queue, l.inflight} {
 		for _, e := range list {
-			if e.sweep == nil && !e.resolved {
+			if !e.control() && !e.resolved {
 				return true
 			}
 		}

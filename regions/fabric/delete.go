@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -170,6 +171,9 @@ func (f *Fabric) readKept(ctx context.Context, stream string, id api.LogID, kind
 		return nil, fmt.Errorf("read kept log %s: %w", id, err)
 	}
 	l.incarnation = l.admin.CachedInfo().Config.Metadata[metaIncarnation]
+	if err := l.settleKind(ctx); err != nil {
+		return nil, err
+	}
 	if err := l.recover(ctx); err != nil {
 		f.indexes.remove(l.index)
 		return nil, err
@@ -209,7 +213,9 @@ func (f *Fabric) finishDeletion(ctx context.Context, stream string, e logEntry) 
 	l := f.logs[stream]
 	delete(f.logs, stream)
 	delete(f.clean, stream)
-	delete(f.ended, e.Incarnation)
+	maps.DeleteFunc(f.ended, func(key string, _ uint64) bool {
+		return key == e.Incarnation || strings.HasPrefix(key, e.Incarnation+".")
+	})
 	f.mu.Unlock()
 	if l != nil {
 		l.abandon()
@@ -323,7 +329,7 @@ func (f *Fabric) CloseLog(ctx context.Context, id api.LogID) error {
 	l.abandon()
 	f.mu.Lock()
 	d := l.durableEnd()
-	if f.ended[l.incarnation] = d.Sequence; drained {
+	if f.ended[l.endKey(d)] = d.Sequence; drained {
 		f.clean[l.stream] = d.broker
 	}
 	f.indexes.remove(l.index)

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
 	"time"
@@ -71,9 +72,18 @@ func (f *Fabric) ends() map[string]uint64 {
 	f.mu.Unlock()
 	for _, l := range logs {
 		d := l.durableEnd()
-		ends[l.incarnation] = d.Sequence
+		ends[l.endKey(d)] = d.Sequence
 	}
 	return ends
+}
+
+// endKey is what a log's end is noted under. Once its records went back to a cut, an end
+// that was noted before says nothing any more.
+func (l *store) endKey(at end) string {
+	if at.owner == nil || at.owner.Rewinds == 0 {
+		return l.incarnation
+	}
+	return fmt.Sprintf("%s.%d", l.incarnation, at.owner.Rewinds)
 }
 
 // passLost keeps the sequences that the last run mark knows to have been durable, and
@@ -81,7 +91,7 @@ func (f *Fabric) ends() map[string]uint64 {
 // its own again.
 func (l *store) passLost() {
 	l.f.mu.Lock()
-	end := l.f.ended[l.incarnation]
+	end := l.f.ended[l.endKey(l.tail)]
 	l.f.mu.Unlock()
 	if end <= l.tail.Sequence {
 		return

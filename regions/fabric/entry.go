@@ -19,7 +19,7 @@ const (
 type entry struct {
 	item     regions.Item
 	sweep    *sweepRange // a sweep's control message; nil otherwise
-	ledger   regions.Ledger
+	mark     *marked     // an ownership marker; nil otherwise
 	id, hash [hashSize]byte
 	size     int
 	state    atomic.Int32
@@ -33,10 +33,14 @@ type entry struct {
 	// Below: the writer alone, until it hands the entry to the barrier.
 	broker   uint64
 	position position
+	end      end  // of the log behind it
 	known    bool // its id is in the index
 }
 
 type sweepRange struct{ from, to uint64 }
+
+// control: it is no item, neither a record nor a gap.
+func (e *entry) control() bool { return e.sweep != nil || e.mark != nil }
 
 // settle tells the caller, unless someone did.
 func (e *entry) settle(s regions.Stored) {

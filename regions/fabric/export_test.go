@@ -90,3 +90,17 @@ func (m *Move) Spoil(t testing.TB, log string) {
 		}
 	}
 }
+
+// DropMarkers deletes a log's ownership markers behind the store's back.
+func (f *Fabric) DropMarkers(ctx context.Context, id api.LogID) error {
+	s, err := f.broker.js.Stream(ctx, StreamName(id))
+	if err != nil {
+		return err
+	}
+	return s.Purge(ctx, jetstream.WithPurgeSubject("o."+StreamName(id)))
+}
+
+// MoveLeader has another node lead a log's stream.
+func (f *Fabric) MoveLeader(ctx context.Context, id api.LogID) {
+	f.handOver(ctx, StreamName(id), f.members.heir())
+}

@@ -66,12 +66,15 @@ type message struct {
 	from, to uint64 // of a sweep: the range
 	hash     [hashSize]byte
 	ledger   regions.Ledger
-	header   []byte // as stored, without the closing line
-	lines    uint32 // running checksum over our header lines
-	sum      string // the stored checksum; "": of format 1
-	checked  checked
-	lost     uint64 // messages this one stands for, of controlDamaged
-	stored   int64  // bytes in the broker's count
+
+	hasLedger bool
+	void      bool   // it stands at another place than its own, see counted
+	header    []byte // as stored, without the closing line
+	lines     uint32 // running checksum over our header lines
+	sum       string // the stored checksum; "": of format 1
+	checked   checked
+	lost      uint64 // messages this one stands for, of controlDamaged
+	stored    int64  // bytes in the broker's count
 }
 
 // firstSequence is the first sequence an item stands for.
@@ -328,6 +331,7 @@ func (m *message) set(name string, value []byte) (err error) {
 		}
 	case headerLedger:
 		m.ledger, err = parseLedger(string(value))
+		m.hasLedger = true
 	case headerSum:
 		m.sum = string(value)
 	default:

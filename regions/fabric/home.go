@@ -78,7 +78,7 @@ func (l home) duplicate(e *entry, at indexed) regions.Stored {
 		l.letGo(e)
 		l.mu.Unlock()
 	}()
-	s := regions.Stored{Position: api.Cursor{Log: l.cfg.ID, Incarnation: l.incarnation, Epoch: l.cfg.Epoch, Sequence: at.sequence},
+	s := regions.Stored{Position: api.Cursor{Log: l.cfg.ID, Incarnation: l.named, Epoch: l.cfg.Epoch, Sequence: at.sequence},
 		Term: l.term, Time: time.Unix(0, at.at).UTC(), Done: l.f.cfg.durability(), Duplicate: true}
 	if l.cfg.Relaxed && at.sequence > l.durableEnd().Sequence {
 		s.Done = api.OS1
@@ -112,6 +112,9 @@ func (l home) ClosedInstant() time.Time {
 		at = l.stamp()
 	}
 	at = l.f.unclosed(at)
+	if !l.ceiling.IsZero() && at.After(l.ceiling) {
+		at = l.ceiling
+	}
 	if m := l.f.members; m != nil {
 		if floor := m.closed(); floor.Before(at) {
 			at = floor

@@ -28,7 +28,8 @@ const (
 // formatVersion is the version of the marks and of the stored headers.
 //
 // 2: every message carries a checksum, and a ledger a seventh figure.
-const formatVersion = 2
+// 3: a log may hold ownership markers, on a subject of their own.
+const formatVersion = 3
 
 // The modes of a region, fixed when it is created.
 const (
@@ -86,6 +87,7 @@ type logEntry struct {
 	Log         string `json:"log"`
 	Kind        string `json:"kind"`
 	Incarnation string `json:"incarnation"`
+	Markers     uint64 `json:"markers,omitempty"` // ownership markers that it is known to have
 	// Of a log that was deleted, or is about to be.
 	State string    `json:"state,omitempty"`
 	Last  uint64    `json:"last,omitempty"` // its last sequence

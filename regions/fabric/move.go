@@ -246,6 +246,9 @@ func (f *Fabric) passageOf(ctx context.Context, stream string) (*passage, error)
 	if l.admin, err = f.broker.js.Stream(ctx, stream); err != nil {
 		return nil, fmt.Errorf("open %s: %w", id, err)
 	}
+	if err := l.settleKind(ctx); err != nil {
+		return nil, err
+	}
 	info, err := l.admin.Info(ctx, jetstream.WithDeletedDetails(true))
 	if err != nil {
 		return nil, fmt.Errorf("read state of %s: %w", id, err)

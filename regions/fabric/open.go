@@ -50,6 +50,9 @@ func (f *Fabric) openLog(ctx context.Context, cfg LogConfig, kind string) (*stor
 	if cfg.MaxBytes <= 0 {
 		return nil, refuse("retention.max_bytes", fmt.Sprint(cfg.MaxBytes), "every log needs a bound in bytes", nil)
 	}
+	if code, hint := (held{role: kind}).refusal(asked{role: kind, epoch: cfg.Epoch, ended: true}); code != "" {
+		return nil, refuse("epoch", cfg.Epoch.String(), hint, nil)
+	}
 	stream, err := streamName(cfg.ID)
 	if err != nil {
 		return nil, err
@@ -61,7 +64,12 @@ func (f *Fabric) openLog(ctx context.Context, cfg LogConfig, kind string) (*stor
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(2*time.Minute))
 	defer cancel()
 	l := newStore(f, cfg, kind, stream)
-	err = l.open(ctx)
+	if err = l.open(ctx); err == nil {
+		err = l.assume(ctx)
+	}
+	if err == nil {
+		err = l.enroll()
+	}
 	defer f.tellEmptied()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,7 +137,18 @@ func (l *store) open(ctx context.Context) error {
 	if err := l.f.lead(ctx, l.stream); err != nil {
 		return l.readFailed(err)
 	}
+	if err := l.readTenure(ctx); err != nil {
+		return err
+	}
+	if l.kind == kindHome { // records of a copy can't be read back as a home's
+		if err := l.allowed(); err != nil {
+			return err
+		}
+	}
 	if err := l.recover(ctx); err != nil {
+		return err
+	}
+	if err := l.allowed(); err != nil {
 		return err
 	}
 	if floor := time.Unix(0, l.f.floor.Load()).UTC(); floor.After(l.lastStamp) {
@@ -152,7 +171,7 @@ func (l *store) lookUp(ctx context.Context) error {
 
 func (l *store) streamConfig(incarnation string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: l.stream, Subjects: []string{l.data, l.control},
+		Name: l.stream, Subjects: []string{l.data, l.control, l.owner},
 		Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy,
 		Discard: jetstream.DiscardNew, MaxBytes: Need(l.bounds().MaxBytes),
 		MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1, Replicas: l.f.replicas(),
@@ -163,7 +182,7 @@ func (l *store) streamConfig(incarnation string) jetstream.StreamConfig {
 
 func (l *store) notes(incarnation string) map[string]string {
 	meta := map[string]string{metaFormat: fmt.Sprint(formatVersion), metaLog: l.cfg.ID.String(),
-		metaKind: l.kind, metaIncarnation: incarnation}
+		metaKind: l.made, metaIncarnation: incarnation}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.purged) > 0 {
@@ -224,12 +243,10 @@ func (l *store) adopt(ctx context.Context) error {
 		return refuse("format", meta[metaFormat], "run the version that wrote this log", nil)
 	case meta[metaLog] != l.cfg.ID.String():
 		return refuse("log", meta[metaLog], "the stream belongs to the log shown", nil)
-	case meta[metaKind] != l.kind:
-		return refuse("log", l.cfg.ID.String(), fmt.Sprintf("the store holds it as a %s, it can't be opened as a %s", meta[metaKind], l.kind), nil)
 	case listed && known.Incarnation != meta[metaIncarnation]:
 		return refuse("incarnation", meta[metaIncarnation], "the stream is another incarnation than the store's list holds: restore the data directory from a backup", nil)
 	}
-	l.incarnation = meta[metaIncarnation]
+	l.incarnation, l.made = meta[metaIncarnation], meta[metaKind]
 	var err error
 	if l.purged, err = parseSpans(meta[metaPurged]); err != nil {
 		return refuse("log", l.cfg.ID.String(), "the stream's own notes are unreadable: restore the data directory from a backup", err)
@@ -273,17 +290,16 @@ func (l *store) recover(ctx context.Context) error {
 	}
 	state := info.State
 	l.bytes.Store(int64(state.Bytes))
-	l.records = state.Subjects[l.data]
 	l.tail.broker = state.LastSeq
 	l.front.Store(state.FirstSeq)
-	l.term = 1
+	l.term, l.named = 1, l.lineage()
+	l.tail.position = l.startingEnd()
 	if l.kind == kindHome {
 		l.index = l.f.indexes.add()
-		l.tail.position = position{Incarnation: l.incarnation, Epoch: l.cfg.Epoch, Term: 1}
 	}
 	if state.LastSeq >= max(state.FirstSeq, 1) {
 		low := max(state.FirstSeq, 1)
-		first, lost, err := l.itemPast(ctx, low, state.LastSeq)
+		first, lost, err := l.itemPast(ctx, low, state.LastSeq, false)
 		if err != nil {
 			return err
 		}
@@ -302,6 +318,7 @@ func (l *store) recover(ctx context.Context) error {
 		}
 	}
 	l.passLost()
+	l.records = l.counting(state.Subjects[l.data])
 	l.durable = l.tail
 	l.lastStamp = l.tail.time
 	if floor := time.Unix(0, l.f.floor.Load()).UTC(); l.kind == kindHome && floor.After(l.lastStamp) {
@@ -363,13 +380,13 @@ func (l *store) recall(m *message) error {
 	if m.control == controlDamaged {
 		l.trailing += m.lost
 	}
-	if !m.hasPos {
+	if !m.hasPos || l.isVoid(m) {
 		return nil
 	}
 	l.trailing = 0
 	if l.kind == kindHome {
 		l.term = max(l.term, m.position.Term)
-		if m.position.Incarnation != l.incarnation {
+		if m.position.Incarnation != l.named {
 			return refuse("incarnation", m.position.Incarnation, "the log holds records of another incarnation: restore the data directory from a backup", nil)
 		}
 	}
@@ -383,8 +400,11 @@ func (l *store) recall(m *message) error {
 	if from := m.item.Sequence; data && l.tail.Sequence > 0 && from > l.tail.Sequence+1 && l.kind == kindHome {
 		l.lose(Range{l.tail.Sequence + 1, from - 1})
 	}
-	if m.position.Sequence > 0 {
-		to := end{broker: l.tail.broker, position: m.position, time: m.item.Time, ledger: m.ledger}
+	if m.position.Sequence > 0 && m.position.Sequence >= l.tail.Sequence {
+		to := end{broker: l.tail.broker, position: m.position, time: m.item.Time, ledger: l.tail.ledger, owner: l.tail.owner}
+		if m.hasLedger {
+			to.ledger = m.ledger
+		}
 		l.tail = to
 	}
 	if data && l.index != nil {
@@ -424,7 +444,7 @@ func (l *store) tryTakeOver(ctx context.Context) error {
 			return errors.Join(err, infoErr)
 		}
 		l.bytes.Store(int64(info.State.Bytes))
-		l.records = info.State.Subjects[l.data]
+		l.records = l.counting(info.State.Subjects[l.data])
 		if err == nil && !a.wrong {
 			if l.kind == kindHome {
 				l.term++
@@ -455,10 +475,16 @@ func (l *store) openMarker() []byte {
 
 // catchUp reads what an older writer got in after the log's end was read.
 func (l *store) catchUp(ctx context.Context, last uint64) error {
+	if err := l.readTenure(ctx); err != nil {
+		return err
+	}
 	if err := l.scan(ctx, l.tail.broker+1, last, l.recall); err != nil {
 		return err
 	}
 	l.tail.broker = last
+	if err := l.allowed(); err != nil {
+		return err
+	}
 	if l.first == 0 && l.tail.Sequence > 0 {
 		l.first = 1
 	}

@@ -171,7 +171,7 @@ func (p *passage) put(ctx context.Context, messages []*message) error {
 	}
 	a, _, err := w.batch(ctx, func(reply string) (out []byte) {
 		for i, m := range messages {
-			out = appendPub(out, subjectOf(p.to, m), batchReply(reply, i, len(messages)), heads[i], m.item.Record.Body)
+			out = appendPub(out, p.to.subjectOf(m), batchReply(reply, i, len(messages)), heads[i], m.item.Record.Body)
 		}
 		return out
 	})
@@ -245,7 +245,11 @@ func (p *passage) rekeyed(m *message) ([]byte, error) {
 
 var hashLine = []byte(headerHash + ": ")
 
-func subjectOf(l *store, m *message) string {
+// subjectOf is the subject that a stored message has, or had in the store it comes from.
+func (l *store) subjectOf(m *message) string {
+	if m.ownership() {
+		return l.owner
+	}
 	if m.control == "" || m.control == controlDamaged && !bytes.Contains(m.header, []byte(headerControl+": ")) {
 		return l.data
 	}

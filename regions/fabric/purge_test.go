@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	childAct  = "FABRIC_TEST_CHILD_ACT"  // "purge" or "delete"
+	childAct  = "FABRIC_TEST_CHILD_ACT"  // "purge", "delete", or one of runOwnershipAct
 	childStep = "FABRIC_TEST_CHILD_STEP" // the step at which the process kills itself
 )
 
@@ -52,10 +52,13 @@ func runActChild() bool {
 		}
 	}
 	fmt.Println("incarnation", l.Head().Incarnation)
-	if act == "purge" {
+	switch act {
+	case "purge":
 		_, err = f.Purge(ctx, id, 60)
-	} else {
+	case "delete":
 		_, err = f.Delete(ctx, id)
+	default:
+		err = runOwnershipAct(ctx, f, act, id)
 	}
 	fmt.Println("survived", err)
 	return true

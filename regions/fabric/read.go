@@ -24,11 +24,25 @@ var (
 // readFrom reads up to count messages from the broker's sequence from on, in order,
 // over holes; less when they pass maxBytes, and none at the end. It keeps no consumer.
 func (f *Fabric) readFrom(ctx context.Context, l *store, from uint64, count, maxBytes int) ([]*message, error) {
+	return f.get(ctx, l, map[string]any{"seq": from, "batch": count, "max_bytes": maxBytes})
+}
+
+// readLast reads the last message of a subject; nil: there is none.
+func (f *Fabric) readLast(ctx context.Context, l *store, subject string) (*message, error) {
+	got, err := f.get(ctx, l, map[string]any{"last_by_subj": subject})
+	if err != nil || len(got) == 0 {
+		return nil, err
+	}
+	return got[0], nil
+}
+
+func (f *Fabric) get(ctx context.Context, l *store, what map[string]any) ([]*message, error) {
+	single := what["batch"] == nil
 	w, err := f.wire()
 	if err != nil {
 		return nil, err
 	}
-	req, err := json.Marshal(map[string]any{"seq": from, "batch": count, "max_bytes": maxBytes})
+	req, err := json.Marshal(what)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +63,7 @@ func (f *Fabric) readFrom(ctx context.Context, l *store, from uint64, count, max
 			return true
 		}
 		out = append(out, m)
-		return false
+		return single
 	})
 	if err == nil {
 		err = bad

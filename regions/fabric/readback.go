@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -129,10 +130,8 @@ func (l *store) match(burst []*entry, found []*message) (int, error) {
 			to.broker = m.broker
 		case n < len(burst) && burst[n].is(m):
 			e := burst[n]
-			to = end{broker: m.broker, position: e.position, time: e.item.Time, ledger: e.ledger}
-			if e.sweep != nil {
-				to.position, to.time = m.position, m.item.Time
-			}
+			to = e.end
+			to.broker = m.broker
 			e.broker = m.broker
 			n++
 		case m.control == controlDamaged:
@@ -175,6 +174,8 @@ func (e *entry) is(m *message) bool {
 	switch {
 	case e.sweep != nil:
 		return m.control == controlSweep && m.from == e.sweep.from && m.to == e.sweep.to
+	case e.mark != nil:
+		return m.control == e.mark.control && bytes.Equal(m.item.Record.Body, e.item.Record.Body)
 	case e.item.Gap != nil:
 		return m.control == controlGap && m.position == e.position && m.from == e.item.Gap.From
 	}

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"fmt"
 	"sort"
 	"time"
 
@@ -15,14 +16,15 @@ type reader struct {
 	after  uint64 // sequence of the last item given out
 	broker uint64 // the broker's next sequence to read
 	closed bool
+	turns  uint64 // how often the log had gone back when it was opened or last read
 }
 
 // Reader opens a reader whose first item follows sequence after.
 func (l *store) Reader(ctx context.Context, after uint64) (regions.Reader, error) {
 	l.mu.Lock()
 	d := l.durable
+	r := &reader{l: l, after: after, turns: l.rewound}
 	l.mu.Unlock()
-	r := &reader{l: l, after: after}
 	if after >= d.Sequence {
 		if after > d.Sequence {
 			return nil, &api.Error{Code: api.CursorAhead, Op: "open reader", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
@@ -46,7 +48,10 @@ func (r *reader) Next(ctx context.Context, limit regions.ReadLimit) ([]regions.I
 	count := min(max(limit.Records, 1), readMessages)
 	size := min(max(limit.Bytes, 1), readBytes)
 	for {
-		d := r.l.durableEnd()
+		d, err := r.end()
+		if err != nil {
+			return nil, err
+		}
 		if r.broker > d.broker {
 			if r.after >= d.Sequence {
 				return nil, nil
@@ -68,6 +73,20 @@ func (r *reader) Next(ctx context.Context, limit regions.ReadLimit) ([]regions.I
 			return items, nil
 		}
 	}
+}
+
+// end is the log's durable end. A reader that has come further than where the log went
+// back to since can't go on: the sequences it would miss are another epoch's.
+func (r *reader) end() (end, error) {
+	l := r.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.turns != l.rewound && r.after > l.lowest {
+		return end{}, &api.Error{Code: api.CursorAhead, Op: "read log", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
+			Hint: fmt.Sprintf("the log's epoch ended at sequence %d and what was read beyond it is void: open a reader there", l.lowest)}
+	}
+	r.turns = l.rewound
+	return l.durable, nil
 }
 
 // take turns messages into items and moves on past what it gave out.
@@ -100,10 +119,18 @@ func (r *reader) take(got []*message, to uint64, count, size int) []regions.Item
 // items is what one message shows a reader that has come as far as after: nothing,
 // an item, or what is missing before it and the item.
 func (r *reader) items(m *message) []regions.Item {
+	void := r.l.voidIn(m)
 	if m.control == controlSweep {
-		if m.to > r.after {
-			return r.gaps(regions.Expired, m.to, m.item)
+		to := m.to
+		if void != nil {
+			to = min(to, void.Back.Sequence)
 		}
+		if to > r.after {
+			return r.gaps(regions.Expired, to, m.item)
+		}
+		return nil
+	}
+	if void != nil {
 		return nil
 	}
 	if m.control != "" && m.control != controlGap || m.position.Sequence <= r.after || m.position.Sequence <= r.l.purgedTo() {
@@ -189,10 +216,13 @@ func (l *store) find(ctx context.Context, d end, reached func(*message) bool) (u
 		if failed != nil {
 			return true
 		}
-		m, err := l.itemFrom(ctx, low+uint64(i), d.broker)
+		m, _, err := l.itemPast(ctx, low+uint64(i), d.broker, true)
 		if err != nil {
 			failed = err
 			return true
+		}
+		if m != nil {
+			m = l.counted(m)
 		}
 		if m == nil || reached(m) {
 			if m != nil {
@@ -209,22 +239,17 @@ func (l *store) find(ctx context.Context, d end, reached func(*message) bool) (u
 	return low + uint64(n), at, nil
 }
 
-// itemFrom is the first item at or after a broker's sequence, nil if there is none up
-// to the end.
-func (l *store) itemFrom(ctx context.Context, from, to uint64) (*message, error) {
-	m, _, err := l.itemPast(ctx, from, to)
-	return m, err
-}
-
-// itemPast is itemFrom, with how many damaged messages lie before the item.
-func (l *store) itemPast(ctx context.Context, from, to uint64) (m *message, lost uint64, err error) {
+// itemPast is the first item at or after a broker's sequence, nil if there is none up to
+// the end, and how many damaged messages lie before it. Void ones are stepped over, unless
+// they are asked for.
+func (l *store) itemPast(ctx context.Context, from, to uint64, void bool) (m *message, lost uint64, err error) {
 	for count := 1; from <= to; count = 64 {
 		got, err := l.readUpTo(ctx, from, to, count, readBytes)
 		if err != nil || len(got) == 0 {
 			return nil, lost, err
 		}
 		for _, m := range got {
-			if m.broker <= to && (m.control == "" || m.control == controlGap) {
+			if m.broker <= to && (m.control == "" || m.control == controlGap) && (void || !l.isVoid(m)) {
 				return m, lost, nil
 			}
 			lost += m.lost

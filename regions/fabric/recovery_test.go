@@ -400,7 +400,7 @@ func TestRA1_KindIsChecked(t *testing.T) {
 	wantCode(t, err, api.ConfigInvalid)
 	_, err = f.Home(context.Background(), fabric.LogConfig{ID: id})
 	wantCode(t, err, api.ConfigInvalid)
-	_, err = f.Home(context.Background(), fabric.LogConfig{ID: api.LogID{Topic: "x", Slot: "here"}, MaxBytes: 2 << 30})
+	_, err = f.Home(context.Background(), fabric.LogConfig{ID: api.LogID{Topic: "x", Slot: "here"}, Epoch: api.StaticEpoch("here"), MaxBytes: 2 << 30})
 	wantCode(t, err, api.ConfigInvalid)
 }
 

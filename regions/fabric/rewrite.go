@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,9 @@ func (f *Fabric) rewriteTails(ctx context.Context, last run) error {
 		if l.admin, err = f.broker.js.Stream(ctx, stream); err != nil {
 			return fmt.Errorf("rewrite tail of %s: %w", id, err)
 		}
+		if err := l.settleKind(ctx); err != nil {
+			return err
+		}
 		if err := l.rewriteTail(ctx, last.Clean[stream], last.Boot == f.boot); err != nil {
 			return fmt.Errorf("rewrite tail of %s: %w", id, err)
 		}
@@ -51,7 +55,7 @@ func (l *store) rewriteTail(ctx context.Context, clean uint64, sameBoot bool) er
 	if err != nil || len(old) == 0 {
 		return err
 	}
-	keep, twice := latest(old)
+	keep, twice := l.latest(old)
 	if !sameBoot && !twice {
 		return nil
 	}
@@ -83,30 +87,42 @@ func (l *store) rewriteTail(ctx context.Context, clean uint64, sameBoot bool) er
 	return l.f.cfg.Hooks.Sync(l.f.dir)
 }
 
-// latest is what has to be written anew, in order: of every sequence the first copy.
-// A rewrite that was cut short has left some twice.
-func latest(old []*message) (keep []*message, twice bool) {
-	seen := map[uint64]bool{}
+// latest is what has to be written anew, in order: of every place the first copy. A
+// rewrite that was cut short has left some twice. Ownership markers come last, as the last
+// of them is the one that counts.
+func (l *store) latest(old []*message) (keep []*message, twice bool) {
+	seen := map[position]bool{}
 	for _, m := range old {
 		switch m.control {
 		case controlOpen, controlBarrier, controlDamaged:
 			continue
 		case "", controlGap:
-			if seen[m.position.Sequence] {
+			at := position{Epoch: m.position.Epoch, Sequence: m.position.Sequence}
+			if seen[at] {
 				twice = true
 				continue
 			}
-			seen[m.position.Sequence] = true
+			seen[at] = true
 		}
 		keep = append(keep, m)
 	}
 	slices.SortStableFunc(keep, func(a, b *message) int {
-		if a.position.Sequence != b.position.Sequence {
-			return int(int64(a.position.Sequence) - int64(b.position.Sequence))
-		}
-		return int(int64(a.broker) - int64(b.broker))
+		x, y := l.counted(a), l.counted(b)
+		return cmp.Or(compareBool(a.ownership(), b.ownership()), cmp.Compare(a.tenureNumber(), b.tenureNumber()),
+			cmp.Compare(x.position.Sequence, y.position.Sequence), compareBool(x.void, y.void),
+			a.position.Epoch.Compare(b.position.Epoch), cmp.Compare(a.position.Sequence, b.position.Sequence), cmp.Compare(a.broker, b.broker))
 	})
 	return keep, twice
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // widen gives the stream room to hold the tail twice for a while.
@@ -140,11 +156,7 @@ func (l *store) again(ctx context.Context, last uint64, m *message) (uint64, err
 		}
 		head = append(append(head, line...), "\r\n"...)
 	}
-	subject := l.data
-	if m.control != "" {
-		subject = l.control
-	}
-	a, err := l.f.appendOne(ctx, subject, last, head, m.item.Record.Body)
+	a, err := l.f.appendOne(ctx, l.subjectOf(m), last, head, m.item.Record.Body)
 	if err == nil && a.err != "" {
 		err = errors.New(a.err)
 	}

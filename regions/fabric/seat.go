@@ -69,7 +69,7 @@ func (f *Fabric) Vacate(ctx context.Context) error {
 	f.mu.Lock()
 	for stream, l := range logs {
 		d := l.durableEnd()
-		f.clean[stream], f.ended[l.incarnation] = d.broker, d.Sequence
+		f.clean[stream], f.ended[l.endKey(d)] = d.broker, d.Sequence
 		f.indexes.remove(l.index)
 		delete(f.logs, stream)
 	}

@@ -24,6 +24,7 @@ type end struct {
 	position
 	time   time.Time
 	ledger regions.Ledger
+	owner  *Tenure // of the last ownership marker; nil: there is none
 }
 
 // store is one log, home or copy: its stream, its one writer, and its durable head.
@@ -34,12 +35,17 @@ type store struct {
 	stream  string
 	data    string // subject of items
 	control string // subject of control messages
+	owner   string // subject of ownership markers
 	admin   jetstream.Stream
 	log     *slog.Logger
 	index   *index // of a home; nil for a copy
 
-	incarnation string // of a home; of a copy see end
+	incarnation string // of the stream
+	made        string // the kind the stream was made as
+	named       string // incarnation of a home's log, which its records carry; of a copy see end
 	term        uint64 // of a home's writer in this run
+
+	voids atomic.Pointer[[]Divergence] // as of the durable end; nil: none
 
 	limits atomic.Pointer[LogConfig] // see bounds
 
@@ -70,6 +76,9 @@ type store struct {
 	flying    map[[hashSize]byte]*entry // by id, not resolved
 	lastStamp time.Time                 // no later ingest time may be before it
 	closed    time.Time                 // the last closed instant given out, in a quorum region
+	ceiling   time.Time                 // of a log that is being fenced: no closed instant is past it
+	rewound   uint64                    // how often the durable end went back
+	lowest    uint64                    // the lowest sequence it went back to
 	idle      []chan struct{}           // closed when count comes to 0
 	durable   end                       // released
 	purged    []span                    // by operators; ascending
@@ -80,7 +89,7 @@ type store struct {
 }
 
 func newStore(f *Fabric, cfg LogConfig, kind, stream string) *store {
-	l := &store{f: f, cfg: cfg, kind: kind, stream: stream, data: "r." + stream, control: "c." + stream,
+	l := &store{f: f, cfg: cfg, kind: kind, made: kind, stream: stream, data: "r." + stream, control: "c." + stream, owner: "o." + stream,
 		log:    f.cfg.Logger.With("log", cfg.ID.String()),
 		flying: map[[hashSize]byte]*entry{}, watchers: map[uint64]chan struct{}{}}
 	l.limits.Store(&cfg)
@@ -103,7 +112,7 @@ func (l *store) Head() regions.Head {
 		h.First = d.Sequence + 1
 	}
 	if l.kind == kindHome {
-		h.Incarnation, h.Term = l.incarnation, l.term
+		h.Incarnation, h.Term = l.named, l.term
 		if d.Sequence == 0 {
 			h.Epoch = l.cfg.Epoch
 		}

@@ -111,6 +111,9 @@ func (l *store) sweep(ctx context.Context) (Swept, error) {
 	defer cancel()
 	l.sweeping.Lock()
 	defer l.sweeping.Unlock()
+	if l.still() {
+		return Swept{}, nil
+	}
 	c, err := l.plan(ctx)
 	if err != nil || c.To == 0 {
 		return Swept{}, err
@@ -171,7 +174,10 @@ func (l *store) plan(ctx context.Context) (cut, error) {
 			if m.broker > end.broker {
 				return c, nil
 			}
-			if m.control != "" && m.control != controlGap {
+			if d := l.voidIn(m); d != nil && d.Settled == nil {
+				return c, nil // and so is all that lies behind it
+			}
+			if m.control != "" && m.control != controlGap || l.isVoid(m) {
 				skipped += m.stored
 				continue
 			}

@@ -151,7 +151,7 @@ func (l *store) written(entries []*entry, to end, bytes int64) {
 // relaxed: these are acknowledged once they are written. A sweep's range is not, and a
 // quorum region syncs before it answers, whatever the class.
 func (l *store) relaxed(entries []*entry) bool {
-	return l.cfg.Relaxed && l.f.cfg.Cluster == nil && l.kind == kindHome && !slices.ContainsFunc(entries, func(e *entry) bool { return e.sweep != nil })
+	return l.cfg.Relaxed && l.f.cfg.Cluster == nil && l.kind == kindHome && !slices.ContainsFunc(entries, func(e *entry) bool { return e.control() })
 }
 
 // relax tells the callers that their records are written. The entries stay in flight:
@@ -169,7 +169,7 @@ func (l *store) relax(entries []*entry) {
 // remember enters records in the index of ids.
 func (l *store) remember(entries []*entry) {
 	for _, e := range entries {
-		if l.index != nil && !e.known && e.sweep == nil && e.item.Gap == nil {
+		if l.index != nil && !e.known && !e.control() && e.item.Gap == nil {
 			l.index.put(indexed{id: e.id, body: e.hash, sequence: e.position.Sequence, broker: e.broker, at: e.item.Time.UnixNano()})
 		}
 	}
@@ -237,7 +237,10 @@ func (l *store) release(entries []*entry, to end) {
 	}
 	l.mu.Lock()
 	for _, e := range entries {
-		if e.sweep != nil || e.item.Gap != nil {
+		if e.mark != nil {
+			l.turn(e.mark)
+		}
+		if e.control() || e.item.Gap != nil {
 			continue
 		}
 		l.records++

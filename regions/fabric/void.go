@@ -1,0 +1,434 @@
+package fabric
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"iter"
+	"slices"
+	"time"
+
+	"domicile/api"
+	"domicile/regions"
+)
+
+// Divergence is what a store holds of an epoch beyond its end. It is void: it stays where
+// it is, no reader and no mirror is shown it, and retention leaves it until an operator
+// has settled it. Nothing of any record is in it.
+type Divergence struct {
+	Epoch    api.Epoch   `json:"epoch"`
+	End      uint64      `json:"end"` // of the epoch; 0: the epoch never was the log's
+	From, To uint64      // its first and last sequence here
+	Count    uint64      `json:"count"`   // sequences, those of gaps included
+	Records  uint64      `json:"records"` // data records
+	Bytes    int64       `json:"bytes"`   // on disk
+	First    time.Time   `json:"first"`   // ingest time of the first record
+	Last     time.Time   `json:"last"`    // and of the last
+	Hash     string      `json:"hash"`    // SHA-256 over positions, ids, times, tags, headers and bodies, in order
+	Settled  *Settlement `json:"settled,omitempty"`
+
+	// Back is where the log went on when the divergence was found.
+	Back place `json:"back"`
+}
+
+type place struct {
+	Epoch    api.Epoch `json:"epoch"`
+	Sequence uint64    `json:"sequence"`
+	Time     time.Time `json:"time,omitzero"`
+}
+
+// Settlement is an operator's decision about a divergence.
+type Settlement struct {
+	How    string    `json:"how"` // what became of it: "republished" or "discarded"
+	Who    string    `json:"who"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+// holds reports whether a place is one of the divergence: this is all that makes a record
+// void.
+func (d *Divergence) holds(p position) bool { return p.Epoch == d.Epoch && p.Sequence > d.End }
+
+// voidIn is the divergence that a stored message belongs to, nil if it counts.
+func (l *store) voidIn(m *message) *Divergence {
+	all := l.voids.Load()
+	if all == nil || !m.hasPos {
+		return nil
+	}
+	for i := range *all {
+		if (*all)[i].holds(m.position) {
+			return &(*all)[i]
+		}
+	}
+	return nil
+}
+
+func (l *store) isVoid(m *message) bool { return l.voidIn(m) != nil }
+
+// counted is the message as its place in the row of those that count: a void one has the
+// place that the log went back to, so that a search by sequence or time never goes astray.
+func (l *store) counted(m *message) *message {
+	d := l.voidIn(m)
+	if d == nil {
+		return m
+	}
+	at := *m
+	at.void = true
+	at.position.Epoch, at.position.Sequence = d.Back.Epoch, d.Back.Sequence
+	at.item.Epoch, at.item.Sequence, at.item.Time, at.item.Gap = d.Back.Epoch, d.Back.Sequence, d.Back.Time, nil
+	return &at
+}
+
+// Learn gives an open copy the history of its log: from then on Apply goes over the ends
+// of the epochs that it tells of. What the copy holds beyond the end of an epoch is void
+// from then on, and the cursor goes back to where the log counts; a frozen copy goes on if
+// its epoch has ended. All of it is durable when Learn returns, and nothing is changed when
+// it fails. A history that does not reach the copy's epoch is refused with HISTORY_NEEDED,
+// one that gives an epoch another end than an earlier one with STALE_EPOCH.
+func (f *Fabric) Learn(ctx context.Context, id api.LogID, history regions.History) error {
+	l, err := f.opened(id, "learn history")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(purgeWithin))
+	defer cancel()
+	l.sweeping.Lock()
+	defer l.sweeping.Unlock()
+	if l.kind != kindCopy {
+		return &api.Error{Code: api.BadRequest, Op: "learn history", Topic: id.Topic, Region: f.cfg.Region, Field: "log", Value: id.String(),
+			Hint: "the log is a home here: fence it, close it, and open it as a copy with the history"}
+	}
+	if err := l.learn(ctx, history); err != nil {
+		return err
+	}
+	return l.enroll()
+}
+
+// learn is Learn; sweeping is held.
+func (l *store) learn(ctx context.Context, h regions.History) error {
+	if err := h.Check(); err != nil || len(h) == 0 {
+		return refuse("history", l.cfg.ID.String(), "the history of the log is none: ask the authority again", err)
+	}
+	before, err := l.pause(ctx)
+	if err != nil {
+		return err
+	}
+	at := l.durableEnd()
+	t, back, err := l.goneBy(ctx, at, h)
+	if err == nil && t != nil {
+		l.f.step("history judged")
+		err = l.mark(ctx, controlRewind, *t, back)
+	}
+	if err == nil && t != nil {
+		l.f.step("history learned")
+		if back.Sequence < at.Sequence {
+			l.log.Warn("the log went back to where its epoch ended", "epoch", at.Epoch.String(), "from", at.Sequence, "to", back.Sequence)
+		}
+	}
+	l.resume(before)
+	return err
+}
+
+// pause refuses batches for a while and waits until what is under way is decided; resume
+// takes it back.
+func (l *store) pause(ctx context.Context) (before error, err error) {
+	l.mu.Lock()
+	before = l.refusal
+	if l.dead {
+		l.mu.Unlock()
+		return before, l.f.writingMoves()
+	}
+	if before == nil {
+		l.refusal = &api.Error{Code: api.NotReady, Op: "apply batch", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
+			RetryAfter: l.f.cfg.Pace.Of(200 * time.Millisecond), Hint: "the copy learns where an epoch ended; ask for the cursor again"}
+	}
+	l.mu.Unlock()
+	if err := l.settled(ctx, "learn history"); err != nil {
+		l.resume(before)
+		return before, err
+	}
+	return before, nil
+}
+
+func (l *store) resume(before error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch t := l.durable.owner; {
+	case l.dead:
+	case t != nil && t.State == stateFrozen:
+		l.refusal = l.frozen()
+	case api.CodeOf(before) == api.Fenced:
+		l.refusal = nil
+	default:
+		l.refusal = before
+	}
+}
+
+// goneBy is the tenure of a copy that goes by a history, and where the log goes on then;
+// nil when it does so already.
+func (l *store) goneBy(ctx context.Context, at end, h regions.History) (*Tenure, end, error) {
+	var known regions.History
+	if at.owner != nil {
+		known = at.owner.History
+	}
+	refused := func(code api.Code, epoch api.Epoch, hint string) error {
+		return &api.Error{Code: code, Op: "learn history", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region, Field: "epoch", Value: epoch.String(), Hint: hint}
+	}
+	if epoch, differs := known.Contradicts(h); differs {
+		return nil, at, refused(api.StaleEpoch, epoch, "an earlier history ended the epoch elsewhere: two authorities gave it, which is for a person to resolve")
+	}
+	back, found := at, []Divergence(nil)
+	empty := at.Epoch == (api.Epoch{})
+	switch h.Judge(at.Epoch, at.Sequence) {
+	case regions.Unsettled:
+		if !empty {
+			return nil, at, refused(api.HistoryNeeded, at.Epoch, "the history does not reach the epoch that the log is in here: ask the authority for a newer one")
+		}
+	case regions.Beyond:
+		var err error
+		if back, found, err = l.findEnd(ctx, at, h); err != nil {
+			return nil, at, err
+		}
+	}
+	t := l.nextTenure(at)
+	t.Epoch, t.Incarnation = back.Epoch, back.Incarnation
+	t.History = h.From(back.Epoch, maxHistory)
+	line, ok := h.Find(back.Epoch)
+	if t.State == stateFenced || ok && !line.Open || empty && !h[0].Open {
+		t.State = "" // its epoch has ended for everyone
+	}
+	if len(found) > 0 || back.Sequence < at.Sequence || back.Epoch != at.Epoch {
+		t.Rewinds++
+		if t.Diverged = append(l.unsettled(t.Diverged), found...); len(t.Diverged) > maxDivergences {
+			return nil, at, refused(api.NotReady, at.Epoch, "the log holds as many void ranges as may be kept: settle those first")
+		}
+	}
+	if at.owner != nil && at.owner.Role == kindCopy && at.owner.State == t.State && t.Rewinds == at.owner.Rewinds && slices.Equal(known, t.History) {
+		return nil, at, nil
+	}
+	back.ledger = back.accounted()
+	return &t, back, nil
+}
+
+// unsettled is the divergences without those that are settled and whose records are gone:
+// retention has passed them.
+func (l *store) unsettled(all []Divergence) []Divergence {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(all), func(d Divergence) bool { return l.passed(&d) })
+}
+
+// findEnd is the last item that counts by the history, and what lies behind it.
+func (l *store) findEnd(ctx context.Context, at end, h regions.History) (back end, found []Divergence, err error) {
+	from, _, err := l.find(ctx, at, func(m *message) bool { return h.Judge(m.position.Epoch, m.position.Sequence) == regions.Beyond })
+	if err != nil {
+		return at, nil, err
+	}
+	last, err := l.itemBefore(ctx, from)
+	if err != nil {
+		return at, nil, err
+	}
+	back = end{owner: at.owner, ledger: at.ledger}
+	if last != nil {
+		back.position, back.time = last.position, last.item.Time
+		if last.hasLedger {
+			back.ledger = last.ledger
+		}
+	}
+	found, first, err := l.tally(ctx, from, at, h)
+	if err != nil {
+		return at, nil, err
+	}
+	if last == nil {
+		back = l.beforeAll(back, first, h)
+	}
+	for i := range found {
+		found[i].Back = place{back.Epoch, back.Sequence, back.time}
+	}
+	return back, found, nil
+}
+
+// beforeAll is where the log counts up to when nothing that counts is stored any more:
+// retention took it, or nothing ever counted.
+func (l *store) beforeAll(back end, first *message, h regions.History) end {
+	if first == nil || len(h) == 0 {
+		return back
+	}
+	back.position = position{Incarnation: first.position.Incarnation, Epoch: h[0].Epoch, Term: first.position.Term}
+	for _, line := range h {
+		if fits := line.Epoch.Compare(first.position.Epoch) <= 0 && !line.Open && line.End < first.firstSequence(); fits || line.Epoch == first.position.Epoch {
+			back.Epoch, back.Sequence = line.Epoch, min(line.End, first.firstSequence()-1)
+		}
+	}
+	if back.Sequence == 0 {
+		back.ledger = regions.Ledger{}
+		return back
+	}
+	back.time = first.item.Time
+	if first.hasLedger {
+		back.ledger = first.ledger
+	}
+	back.ledger.Mirrored -= min(back.ledger.Mirrored, back.ledger.Sum()-min(back.ledger.Sum(), back.Sequence))
+	return back
+}
+
+// tally counts, by epoch, what lies from the broker's sequence from on and does not count.
+func (l *store) tally(ctx context.Context, from uint64, at end, h regions.History) (found []Divergence, first *message, err error) {
+	sums := map[api.Epoch]hash.Hash{}
+	err = l.scanHere(ctx, from, at.broker, func(m *message) error {
+		if m.control != "" && m.control != controlGap || l.isVoid(m) {
+			return nil
+		}
+		if h.Judge(m.position.Epoch, m.position.Sequence) != regions.Beyond {
+			return &api.Error{Code: api.StaleEpoch, Op: "learn history", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region, Field: "epoch", Value: m.position.Epoch.String(),
+				Hint: "by the history the log would count again behind what is void: two authorities gave it, which is for a person to resolve"}
+		}
+		if first == nil {
+			first = m
+		}
+		if n := len(found); n == 0 || found[n-1].Epoch != m.position.Epoch {
+			line, _ := h.Find(m.position.Epoch)
+			found = append(found, Divergence{Epoch: m.position.Epoch, End: line.End, From: max(m.firstSequence(), line.End+1), First: m.item.Time})
+			sums[m.position.Epoch] = sha256.New()
+		}
+		found[len(found)-1].add(m, sums[m.position.Epoch])
+		return nil
+	})
+	for i := range found {
+		found[i].Hash = hex.EncodeToString(sums[found[i].Epoch].Sum(nil))
+	}
+	return found, first, err
+}
+
+func (d *Divergence) add(m *message, h hash.Hash) {
+	d.To, d.Last = m.position.Sequence, m.item.Time
+	d.Count = d.To - d.From + 1
+	d.Bytes += m.stored
+	if m.control == "" {
+		d.Records++
+	}
+	new(Sum).add(h, m)
+}
+
+// itemBefore is the last item that counts before a broker's sequence; nil: there is none.
+func (l *store) itemBefore(ctx context.Context, before uint64) (last *message, err error) {
+	for step := uint64(64); last == nil && before > 1; step *= 4 {
+		from := before - min(step, before-1)
+		err := l.scanHere(ctx, from, before-1, func(m *message) error {
+			if (m.control == "" || m.control == controlGap) && !l.isVoid(m) {
+				last = m
+			}
+			return nil
+		})
+		if err != nil || from <= l.front.Load() {
+			return last, err
+		}
+		before = from
+	}
+	return last, nil
+}
+
+// turn is what an ownership marker changes once it is durable; mu is held.
+func (l *store) turn(m *marked) {
+	t := m.from.owner
+	l.voids.Store(&t.Diverged)
+	if m.from.Sequence >= l.durable.Sequence {
+		return
+	}
+	if l.rewound++; l.rewound == 1 || m.from.Sequence < l.lowest {
+		l.lowest = m.from.Sequence
+	}
+	for _, d := range t.Diverged {
+		if d.To > m.from.Sequence && d.Back.Sequence == m.from.Sequence && d.Settled == nil {
+			l.records -= min(l.records, d.Records)
+		}
+	}
+	l.first = min(l.first, m.from.Sequence+1)
+}
+
+// counting is how many of the data records that the broker holds are not void.
+func (l *store) counting(records uint64) uint64 {
+	if all := l.voids.Load(); all != nil {
+		for i := range *all {
+			if d := &(*all)[i]; !l.passed(d) {
+				records -= min(records, d.Records)
+			}
+		}
+	}
+	return records
+}
+
+// passed: the divergence was settled, and retention took what lies behind it too.
+func (l *store) passed(d *Divergence) bool { return d.Settled != nil && l.first > d.Back.Sequence+1 }
+
+// Diverged lists what an open log holds that is void, oldest first, with what operators
+// decided about it. Those are forgotten, after a while, whose records retention took.
+func (f *Fabric) Diverged(id api.LogID) ([]Divergence, error) {
+	t, _, err := f.Tenure(id)
+	return slices.Clone(t.Diverged), err
+}
+
+// Void reads, in order, what an open log holds of an epoch beyond its end: for an operator
+// of this region, and for publishing it anew. It ends with the first error. What a gap
+// stands for has no record.
+func (f *Fabric) Void(ctx context.Context, id api.LogID, epoch api.Epoch) iter.Seq2[regions.Item, error] {
+	return func(yield func(regions.Item, error) bool) {
+		err := f.readVoid(ctx, id, epoch, func(it regions.Item) bool { return yield(it, nil) })
+		if err != nil {
+			yield(regions.Item{}, err)
+		}
+	}
+}
+
+func (f *Fabric) readVoid(ctx context.Context, id api.LogID, epoch api.Epoch, on func(regions.Item) bool) error {
+	l, d, err := f.divergence(id, epoch, "read void records")
+	if err != nil {
+		return err
+	}
+	at := l.durableEnd()
+	from, _, err := l.find(ctx, at, func(m *message) bool {
+		return m.position.Sequence > d.Back.Sequence || m.void && m.position.Sequence == d.Back.Sequence
+	})
+	if err != nil {
+		return err
+	}
+	seen := uint64(0)
+	for next := from; next <= at.broker && seen < d.Count; {
+		got, err := l.readUpTo(ctx, next, at.broker, readMessages, readBytes)
+		if err != nil || len(got) == 0 {
+			return err
+		}
+		for _, m := range got {
+			if next = m.broker + 1; !d.holds(m.position) || m.control != "" && m.control != controlGap {
+				continue
+			}
+			it := m.item
+			if it.Gap != nil {
+				it.Record = api.Record{}
+			}
+			seen += it.Sequence - m.firstSequence() + 1
+			if !on(it) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// divergence finds an open log's divergence by its epoch.
+func (f *Fabric) divergence(id api.LogID, epoch api.Epoch, op string) (*store, Divergence, error) {
+	l, err := f.opened(id, op)
+	if err != nil {
+		return nil, Divergence{}, err
+	}
+	if t := l.durableEnd().owner; t != nil {
+		for _, d := range t.Diverged {
+			if d.Epoch == epoch {
+				return l, d, nil
+			}
+		}
+	}
+	return nil, Divergence{}, &api.Error{Code: api.BadRequest, Op: op, Topic: id.Topic, Region: f.cfg.Region, Field: "epoch", Value: epoch.String(),
+		Hint: "the log holds nothing void of this epoch: see what diverged"}
+}
