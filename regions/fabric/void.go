@@ -85,7 +85,7 @@ func (l *store) counted(m *message) *message {
 // from then on, and the cursor goes back to where the log counts; a frozen copy goes on if
 // its epoch has ended. All of it is durable when Learn returns, and nothing is changed when
 // it fails. A history that does not reach the copy's epoch is refused with HISTORY_NEEDED,
-// one that gives an epoch another end than an earlier one with STALE_EPOCH.
+// one that gives an epoch another end than an earlier one with CONTESTED.
 func (f *Fabric) Learn(ctx context.Context, id api.LogID, history regions.History) error {
 	l, err := f.opened(id, "learn history")
 	if err != nil {
@@ -176,7 +176,7 @@ func (l *store) goneBy(ctx context.Context, at end, h regions.History) (*Tenure,
 		return &api.Error{Code: code, Op: "learn history", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region, Field: "epoch", Value: epoch.String(), Hint: hint}
 	}
 	if epoch, differs := known.Contradicts(h); differs {
-		return nil, at, refused(api.StaleEpoch, epoch, "an earlier history ended the epoch elsewhere: two authorities gave it, which is for a person to resolve")
+		return nil, at, refused(api.Contested, epoch, "an earlier history ended the epoch elsewhere: two authorities gave it, which is for a person to resolve")
 	}
 	back, found := at, []Divergence(nil)
 	empty := at.Epoch == (api.Epoch{})
@@ -281,7 +281,7 @@ func (l *store) tally(ctx context.Context, from uint64, at end, h regions.Histor
 			return nil
 		}
 		if h.Judge(m.position.Epoch, m.position.Sequence) != regions.Beyond {
-			return &api.Error{Code: api.StaleEpoch, Op: "learn history", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region, Field: "epoch", Value: m.position.Epoch.String(),
+			return &api.Error{Code: api.Contested, Op: "learn history", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region, Field: "epoch", Value: m.position.Epoch.String(),
 				Hint: "by the history the log would count again behind what is void: two authorities gave it, which is for a person to resolve"}
 		}
 		if first == nil {
