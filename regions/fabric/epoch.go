@@ -7,6 +7,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"domicile/api"
 	"domicile/regions"
 )
@@ -121,12 +123,20 @@ func (h held) refusal(a asked) (api.Code, string) {
 	return "", ""
 }
 
+// heldAs is the role that the log's last marker gives it.
+func (l *store) heldAs() string {
+	if l.tail.owner != nil {
+		return l.tail.owner.Role
+	}
+	return l.made
+}
+
 // allowed holds what is asked for against what the log's markers and its end say.
 func (l *store) allowed() error {
 	owner := l.tail.owner
-	h := held{role: l.made}
+	h := held{role: l.heldAs()}
 	if owner != nil {
-		h.role, h.state, h.fenced = owner.Role, owner.State, owner.Fenced
+		h.state, h.fenced = owner.State, owner.Fenced
 	}
 	if l.tail.Sequence > 0 || owner != nil {
 		h.last = l.tail.Epoch
@@ -141,11 +151,14 @@ func (l *store) allowed() error {
 	return &api.Error{Code: code, Op: "open log", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region, Field: "log", Value: l.cfg.ID.String(), Hint: hint}
 }
 
-// readTenure reads the log's last ownership marker.
-func (l *store) readTenure(ctx context.Context) error {
-	m, err := l.f.readLast(ctx, l, l.owner)
-	if err != nil {
-		return err
+// readTenure reads the log's last ownership marker, if by its state there is one.
+func (l *store) readTenure(ctx context.Context, info *jetstream.StreamInfo) error {
+	var m *message
+	var err error
+	if info.State.Subjects[l.owner] > 0 {
+		if m, err = l.f.readLast(ctx, l, l.owner); err != nil {
+			return err
+		}
 	}
 	l.f.mu.Lock()
 	known := l.f.known[l.stream].Markers
@@ -171,7 +184,11 @@ func (l *store) readTenure(ctx context.Context) error {
 // settleKind takes the log's role from its markers, for those who read a log that is not
 // opened.
 func (l *store) settleKind(ctx context.Context) error {
-	if err := l.readTenure(ctx); err != nil {
+	info, err := l.state(ctx)
+	if err != nil {
+		return fmt.Errorf("read state of %s: %w", l.cfg.ID, err)
+	}
+	if err := l.readTenure(ctx, info); err != nil {
 		return err
 	}
 	if l.tail.owner != nil {

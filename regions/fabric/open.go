@@ -137,14 +137,6 @@ func (l *store) open(ctx context.Context) error {
 	if err := l.f.lead(ctx, l.stream); err != nil {
 		return l.readFailed(err)
 	}
-	if err := l.readTenure(ctx); err != nil {
-		return err
-	}
-	if l.kind == kindHome { // records of a copy can't be read back as a home's
-		if err := l.allowed(); err != nil {
-			return err
-		}
-	}
 	if err := l.recover(ctx); err != nil {
 		return err
 	}
@@ -282,11 +274,24 @@ func (f *Fabric) flush(ctx context.Context) error {
 	}
 }
 
+// state asks the broker for the log's stream, with the messages of each subject counted.
+func (l *store) state(ctx context.Context) (*jetstream.StreamInfo, error) {
+	return l.admin.Info(ctx, jetstream.WithSubjectFilter("*."+l.stream))
+}
+
 // recover reads the log's end, bounds and recent ids back from the stream.
 func (l *store) recover(ctx context.Context) error {
-	info, err := l.admin.Info(ctx, jetstream.WithSubjectFilter(l.data))
+	info, err := l.state(ctx)
 	if err != nil {
 		return fmt.Errorf("read state of %s: %w", l.cfg.ID, err)
+	}
+	if err := l.readTenure(ctx, info); err != nil {
+		return err
+	}
+	if l.kind == kindHome && l.heldAs() == kindCopy { // records of a copy can't be read back as a home's
+		if err := l.allowed(); err != nil {
+			return err
+		}
 	}
 	state := info.State
 	l.bytes.Store(int64(state.Bytes))
@@ -439,7 +444,7 @@ func (l *store) tryTakeOver(ctx context.Context) error {
 		if err == nil && a.err != "" && !a.wrong {
 			err = errors.New(a.err)
 		}
-		info, infoErr := l.admin.Info(ctx, jetstream.WithSubjectFilter(l.data))
+		info, infoErr := l.state(ctx)
 		if infoErr != nil {
 			return errors.Join(err, infoErr)
 		}
@@ -454,7 +459,7 @@ func (l *store) tryTakeOver(ctx context.Context) error {
 			return nil
 		}
 		// An unanswered marker of ours may be among what came in.
-		if caught := l.catchUp(ctx, info.State.LastSeq); err != nil || caught != nil {
+		if caught := l.catchUp(ctx, info); err != nil || caught != nil {
 			return errors.Join(err, caught)
 		}
 	}
@@ -474,8 +479,9 @@ func (l *store) openMarker() []byte {
 }
 
 // catchUp reads what an older writer got in after the log's end was read.
-func (l *store) catchUp(ctx context.Context, last uint64) error {
-	if err := l.readTenure(ctx); err != nil {
+func (l *store) catchUp(ctx context.Context, info *jetstream.StreamInfo) error {
+	last := info.State.LastSeq
+	if err := l.readTenure(ctx, info); err != nil {
 		return err
 	}
 	if err := l.scan(ctx, l.tail.broker+1, last, l.recall); err != nil {
