@@ -73,12 +73,16 @@ func New(c Config) (*Client, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)), grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(4 << 20),
 		// A door that went silent is given up, and another address tried.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second,
-			Backoff: grpcbackoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}}),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: spread + 2*time.Second,
+			Backoff: grpcbackoff.Config{BaseDelay: pauseBetween, Multiplier: 1, Jitter: 0.2, MaxDelay: pauseBetween}}),
 	}
-	if c.Dial != nil {
-		options = append(options, grpc.WithContextDialer(c.Dial))
+	dial := c.Dial
+	if dial == nil {
+		dial = func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}
 	}
+	options = append(options, grpc.WithContextDialer((&redialer{dial: dial}).connect))
 	conn, err := grpc.NewClient(scheme+":///region", options...)
 	if err != nil {
 		return nil, &api.Error{Code: api.BadRequest, Op: "open client", Err: err}

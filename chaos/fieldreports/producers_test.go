@@ -3,6 +3,7 @@ package fieldreports
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"runtime"
@@ -19,69 +20,107 @@ import (
 
 const crowd = 60 // producers with a connection each
 
-// B31: many producers lose their door at the same moment, several times. They do not
-// dial without end, all publish again, nothing acknowledged is lost, and what the
-// region and they hold is what it was before.
+// producer is a client with a connection of its own that publishes all the time.
+type producer struct {
+	*client.Client
+	number int
+	asked  int
+	acked  atomic.Int64 // when the last record that was acknowledged was published
+}
+
+// B31: a crowd of producers loses its door at the same moment, several times. They do
+// not dial without end, all publish again within a minute, nothing acknowledged is lost,
+// and what the region and they hold is what it was before. That their dials are spread
+// out is shown in api/client, in virtual time.
 func TestB31_ACrowdOfProducersComesBack(t *testing.T) {
 	d := start(t, lab.Options{})
+	us := d.lab.Region("us-east")
 	var dials tally
-	clients := make([]*client.Client, crowd)
-	address := d.lab.Region("us-east").Node().Door()
-	for i := range clients {
-		c, err := client.New(client.Config{Addresses: []string{address}, Dial: dials.dial})
+	producers := make([]*producer, crowd)
+	for i := range producers {
+		c, err := client.New(client.Config{Addresses: []string{us.Node().Door()}, Dial: dials.dial})
 		d.must(err)
 		defer c.Close()
-		clients[i] = c
+		producers[i] = &producer{Client: c, number: i}
 	}
-	d.round(clients, 0)
+	d.trade(t.Context(), producers, 1)
 	d.gauges(ledger.LeakBase)
 	base := dials.count()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var trading sync.WaitGroup
+	trading.Go(func() { d.trade(ctx, producers, 0) })
 	const flaps = 3
-	down := time.Duration(0)
+	began := time.Now()
 	for flap := range flaps {
-		var producers sync.WaitGroup
 		end := d.book.During(ledger.Step{Kind: ledger.Stop, Region: "us-east"})
-		began := time.Now()
-		d.must(d.lab.Region("us-east").Stop(t.Context()))
-		producers.Go(func() { d.round(clients, flap+1) })
-		d.poll("a second without a door", passed(began, time.Second))
-		d.must(d.lab.Region("us-east").Start(t.Context()))
+		d.must(us.Stop(t.Context()))
+		d.poll("a second without a door", passed(time.Now(), time.Second))
+		d.must(us.Start(t.Context()))
 		end()
-		producers.Wait()
-		down += time.Since(began)
+		up := time.Now()
+		d.poll("all publish again", func() error {
+			for _, p := range producers {
+				if p.acked.Load() < up.UnixNano() {
+					return fmt.Errorf("producer %d does not", p.number)
+				}
+			}
+			return nil
+		})
+		if took := time.Since(up); took > time.Minute {
+			t.Errorf("flap %d: all publish again after %s", flap, took)
+		}
 	}
-	// With a delay that grows to two seconds nobody dials more often than this.
-	if most := crowd * (6*flaps + int(down/time.Second)); dials.count()-base > most {
-		t.Errorf("%d dials in %s without a door, at most %d", dials.count()-base, down, most)
+	cancel()
+	trading.Wait()
+	// After its first dial of a flap nobody dials more often than every two seconds.
+	if most := crowd * (flaps + int(time.Since(began)/(2*time.Second))); dials.count()-base > most {
+		t.Errorf("%d dials in %s, at most %d", dials.count()-base, time.Since(began), most)
 	}
 	d.must(d.lab.Linked(t.Context()))
-	d.round(clients, flaps+1)
+	d.trade(t.Context(), producers, 1)
 	d.gauges(ledger.LeakAgain)
 	if v := d.settle(); v.Judged[invariant.NoLeak] == 0 {
 		t.Error("nobody has looked for leaks")
 	}
 }
 
-// round has each producer publish one record, until it is acknowledged.
-func (d *drill) round(clients []*client.Client, n int) {
+// trade has each producer publish one record after the other, each until it is
+// acknowledged: so many, or with 0 until ctx ends.
+func (d *drill) trade(ctx context.Context, producers []*producer, records int) {
 	d.Helper()
 	var all sync.WaitGroup
-	for i, c := range clients {
+	for _, p := range producers {
 		all.Go(func() {
-			r := record(fmt.Sprintf("producer-%d-%d", i, n), "orders", "us", []byte("x"))
-			e := d.entry("us-east", r)
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(d.Context()), soon)
-			defer cancel()
-			e.Started = time.Now()
-			ack, err := c.Publish(ctx, &r)
-			e.Answer(ack, err, time.Now())
-			d.book.Enter(e)
-			if err != nil {
-				d.Errorf("producer %d, round %d: %v", i, n, err)
+			for n := 0; ctx.Err() == nil && (records == 0 || n < records); n++ {
+				d.publishAs(p)
+				pause := time.NewTimer(time.Second/2 + rand.N(time.Second))
+				select {
+				case <-pause.C:
+				case <-ctx.Done():
+				}
+				pause.Stop()
 			}
 		})
 	}
 	all.Wait()
+}
+
+func (d *drill) publishAs(p *producer) {
+	r := record(fmt.Sprintf("producer-%d-%d", p.number, p.asked), "orders", "us", []byte("x"))
+	p.asked++
+	e := d.entry("us-east", r)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.Context()), soon)
+	defer cancel()
+	e.Started = time.Now()
+	ack, err := p.Publish(ctx, &r)
+	e.Answer(ack, err, time.Now())
+	d.book.Enter(e)
+	if err != nil {
+		d.Errorf("%s: %v", r.ID, err)
+		return
+	}
+	p.acked.Store(e.Started.UnixNano())
 }
 
 // gauges notes a point and, for some seconds, what the process holds.
