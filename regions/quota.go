@@ -1,6 +1,6 @@
 package regions
 
-// Quota bounds what is published at one door, per second. Zero means no bound.
+// Quota bounds what is published in one region, per second. Zero means no bound.
 type Quota struct {
 	Records int  `yaml:"records_per_second"`
 	Bytes   Size `yaml:"bytes_per_second"` // as api.Record.Size counts

@@ -24,7 +24,7 @@ type Topic struct {
 	Batch      Batch       `yaml:"batch"`
 	Route      string      `yaml:"route"` // RouteHome or RouteWithinBoundary
 	Hold       bool        `yaml:"hold"`  // retention waits until every copy has the record, at the latest until max_bytes
-	Quota      Quota       `yaml:"quota"` // of publishes at each door
+	Quota      Quota       `yaml:"quota"` // of publishes in each region
 	Failover   Failover    `yaml:"failover"`
 	OnHomeLoss *OnHomeLoss `yaml:"on_home_loss"`
 }

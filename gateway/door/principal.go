@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -24,7 +25,7 @@ type PrincipalRule struct {
 	Match string `yaml:"match"` // the name in the certificate, or a pattern with * and ?
 	Class string `yaml:"class"` // of the catalog's principal classes
 	Place string `yaml:"place"` // a region; empty or "none": none declared, reads nothing resident
-	// Quota bounds what all callers of this entry publish at this door together.
+	// Quota bounds what all callers of this entry publish in this region together.
 	Quota regions.Quota `yaml:"quota"`
 }
 
@@ -33,6 +34,14 @@ func (r PrincipalRule) place() string {
 		return ""
 	}
 	return r.Place
+}
+
+// ruleFor is the index of the first rule that matches a name; -1: none does.
+func ruleFor(rules []PrincipalRule, name string) int {
+	return slices.IndexFunc(rules, func(r PrincipalRule) bool {
+		ok, err := path.Match(r.Match, name)
+		return err == nil && ok
+	})
 }
 
 // CheckRules refuses rules that cannot be meant, with ConfigInvalid and the field.
@@ -131,10 +140,9 @@ func (s *Server) fromCertificate(ctx context.Context) (*caller, error) {
 	if s.config.Clock.Now().After(who.Ends) {
 		return nil, denied("certificate", "", "it has ended; connect with a new one")
 	}
-	for i, r := range s.config.Rules {
-		if ok, err := path.Match(r.Match, who.Name.Name); err == nil && ok {
-			return &caller{rule: i, quota: r.Quota, Principal: regions.Principal{Name: who.Name.Name, Kind: string(who.Kind), Class: r.Class, Place: r.place()}}, nil
-		}
+	if i := ruleFor(s.config.Rules, who.Name.Name); i >= 0 {
+		r := s.config.Rules[i]
+		return &caller{rule: i, quota: r.Quota, Principal: regions.Principal{Name: who.Name.Name, Kind: string(who.Kind), Class: r.Class, Place: r.place()}}, nil
 	}
 	return nil, denied("certificate.name", who.Name.Name, "no entry of principals in node.yaml matches the name")
 }

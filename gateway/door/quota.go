@@ -10,49 +10,45 @@ import (
 	"domicile/regions"
 )
 
-// quotas are the bounds of what is published at one door, per topic and per entry of
+// Quotas are the bounds of what is published in a region, per topic and per entry of
 // principals, in front of everything else: a record that is over them costs no policy,
-// log or link. A bucket holds one second's worth. What is forwarded counts here, at the
-// door where it was published, and nowhere else.
-type quotas struct {
-	Gateway
+// log or link. What comes in counts, whatever becomes of it: a record that policy refuses
+// and one that is sent again took a door's time as well. A bucket holds one second's
+// worth. Safe for concurrent use.
+type Quotas struct {
 	federation *regions.Federation
+	entries    []PrincipalRule
 	clock      regions.Clock
-	refused    func(topic string, code api.Code)
 
 	mu     sync.Mutex
 	topics map[string]*bucket
 	rules  map[int]*bucket
 }
 
-func newQuotas(c *Config) *quotas {
-	q := &quotas{Gateway: c.Gateway, federation: c.Federation, clock: c.Clock, refused: c.Refused, topics: map[string]*bucket{}, rules: map[int]*bucket{}}
-	if q.refused == nil {
-		q.refused = func(string, api.Code) {}
-	}
-	return q
+// NewQuotas makes the quotas of one node; those of the topics follow the manifest.
+func NewQuotas(f *regions.Federation, rules []PrincipalRule, clock regions.Clock) *Quotas {
+	return &Quotas{federation: f, entries: rules, clock: clock, topics: map[string]*bucket{}, rules: map[int]*bucket{}}
 }
 
-// Publish hands a record on, or refuses it with QuotaExceeded and when to try again.
-func (q *quotas) Publish(ctx context.Context, r api.Record, who regions.Principal, away func(), done func(api.Ack, error)) {
-	if err := q.admit(ctx, &r); err != nil {
-		topic := ""
-		if _, known := q.federation.Topic(r.Topic); known {
-			topic = r.Topic
-		}
-		q.refused(topic, err.Code)
-		done(api.Ack{}, err)
-		return
+// Take counts a record of a principal, or refuses it with QuotaExceeded and when to try
+// again, counting nothing. In a region of three the holder of the seat asks it for what
+// other nodes hand over, so that a quota is the region's and not each door's.
+func (q *Quotas) Take(r *api.Record, who regions.Principal) error {
+	rule, quota := -1, regions.Quota{}
+	if i := ruleFor(q.entries, who.Name); i >= 0 {
+		rule, quota = i, q.entries[i].Quota
 	}
-	q.Gateway.Publish(ctx, r, who, away, done)
+	if err := q.take(r, rule, quota); err != nil {
+		return err
+	}
+	return nil
 }
 
-// admit takes the record out of all buckets that are for it, or out of none.
-func (q *quotas) admit(ctx context.Context, r *api.Record) *api.Error {
-	c, _ := ctx.Value(callerKey{}).(*caller)
+// take takes the record out of all buckets that are for it, or out of none.
+func (q *Quotas) take(r *api.Record, rule int, quota regions.Quota) *api.Error {
 	topic, known := q.federation.Topic(r.Topic)
 	limited := known && !topic.Quota.None()
-	if !limited && (c == nil || c.quota.None()) {
+	if !limited && quota.None() {
 		return nil
 	}
 	now, size := q.clock.Now(), float64(r.Size())
@@ -62,8 +58,8 @@ func (q *quotas) admit(ctx context.Context, r *api.Record) *api.Error {
 	if limited {
 		mine = append(mine, bucketOf(q.topics, r.Topic, topic.Quota, "topics."+r.Topic+".quota", now))
 	}
-	if c != nil && !c.quota.None() {
-		mine = append(mine, bucketOf(q.rules, c.rule, c.quota, fmt.Sprintf("principals[%d].quota", c.rule), now))
+	if !quota.None() {
+		mine = append(mine, bucketOf(q.rules, rule, quota, fmt.Sprintf("principals[%d].quota", rule), now))
 	}
 	for _, b := range mine {
 		if err := b.lacks(size, r.Topic); err != nil {
@@ -75,6 +71,33 @@ func (q *quotas) admit(ctx context.Context, r *api.Record) *api.Error {
 		b.bytes -= size
 	}
 	return nil
+}
+
+// metered is a gateway behind quotas.
+type metered struct {
+	Gateway
+	quotas  *Quotas
+	refused func(topic string, code api.Code)
+}
+
+// Publish hands a record on, or refuses it with QuotaExceeded and when to try again.
+func (m *metered) Publish(ctx context.Context, r api.Record, who regions.Principal, away func(), done func(api.Ack, error)) {
+	rule, quota := -1, regions.Quota{}
+	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
+		rule, quota = c.rule, c.quota
+	}
+	if err := m.quotas.take(&r, rule, quota); err != nil {
+		topic := ""
+		if _, known := m.quotas.federation.Topic(r.Topic); known {
+			topic = r.Topic
+		}
+		if m.refused != nil {
+			m.refused(topic, err.Code)
+		}
+		done(api.Ack{}, err)
+		return
+	}
+	m.Gateway.Publish(ctx, r, who, away, done)
 }
 
 // bucket is what may be published now under one quota.
@@ -115,7 +138,7 @@ func (b *bucket) lacks(size float64, topic string) *api.Error {
 		return nil
 	}
 	return &api.Error{Code: api.QuotaExceeded, Op: "publish", Topic: topic, Field: b.field + "." + field, Value: rate, RetryAfter: wait,
-		Hint: "more than the quota was published at this door; nothing was stored: send it again with the same id, more slowly"}
+		Hint: "more than the quota was published in this region; nothing was stored: send it again with the same id, more slowly"}
 }
 
 // until is when n is there. What is larger than a second's worth waits for that.

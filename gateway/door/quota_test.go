@@ -44,7 +44,7 @@ func TestRT2_QuotaAtTheDoor(t *testing.T) {
 	clock := regions.NewManualClock(time.Unix(1_800_000_000, 0))
 	behind := &counting{}
 	refused := map[string]int{}
-	q := newQuotas(&Config{Gateway: behind, Federation: f, Clock: clock, Refused: func(topic string, code api.Code) { refused[topic+" "+string(code)]++ }})
+	q := &metered{Gateway: behind, quotas: NewQuotas(f, nil, clock), refused: func(topic string, code api.Code) { refused[topic+" "+string(code)]++ }}
 	publish := func(topic string, size, rule int, quota regions.Quota) *api.Error {
 		ctx := context.WithValue(context.Background(), callerKey{}, &caller{rule: rule, quota: quota})
 		var e *api.Error

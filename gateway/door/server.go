@@ -59,6 +59,8 @@ type Config struct {
 	Federation *regions.Federation
 	Gateway    Gateway               // nil: no producers and consumers here
 	Admin      pb.AdminServiceServer // nil: no operators here
+	// Quotas are the node's, if more than this door counts by them; nil: the door's own.
+	Quotas *Quotas
 	// Refused is told of each record that a quota refused; topic is "" for a name that is
 	// not in the manifest. nil: nobody is. It must not block.
 	Refused func(topic string, code api.Code)
@@ -106,7 +108,10 @@ func New(c Config) (*Server, error) {
 	s.grpc = grpc.NewServer(options...)
 	s.config.Listener = &crowd{Listener: c.Listener, most: maxConnections, full: s.crowded()}
 	if c.Gateway != nil {
-		s.config.Gateway = newQuotas(&c)
+		s.config.Gateway = &metered{Gateway: c.Gateway, quotas: c.Quotas, refused: c.Refused}
+		if c.Quotas == nil {
+			s.config.Gateway.(*metered).quotas = NewQuotas(c.Federation, c.Rules, c.Clock)
+		}
 		pb.RegisterPublisherServiceServer(s.grpc, &publisher{server: s})
 		pb.RegisterReaderServiceServer(s.grpc, &reader{server: s})
 	}

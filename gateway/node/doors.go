@@ -16,7 +16,7 @@ func (n *Node) openDoors(ctx context.Context) error {
 		return err
 	}
 	n.onClose(n.desk.Close)
-	if n.door, err = n.openOne(ctx, "listen.door", n.cfg.Listen.Door, door.Config{Gateway: (*entrance)(n),
+	if n.door, err = n.openOne(ctx, "listen.door", n.cfg.Listen.Door, door.Config{Gateway: (*entrance)(n), Quotas: n.quotas,
 		Refused: func(topic string, code api.Code) { n.admin.Published(topic, "", code) }}); err != nil {
 		return err
 	}

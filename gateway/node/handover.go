@@ -69,6 +69,10 @@ func (t *turn) openHandover(context.Context) error {
 	t.in = handover.NewIn(handover.InConfig{
 		Region: t.cfg.Region, Term: t.seat.Term, Call: t.fabric.Call, Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger,
 		Publish: func(ctx context.Context, r api.Record, who regions.Principal, away func(), done func(api.Ack, error)) {
+			if err := t.quotas.Take(&r, who); err != nil {
+				done(api.Ack{}, err)
+				return
+			}
 			t.gateway.Publish(ctx, r, who, away, done)
 		},
 	})

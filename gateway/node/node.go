@@ -45,6 +45,7 @@ type Node struct {
 	policies *policies
 	admin    *admin.Admin
 	pages    net.Listener  // of /metrics and health
+	quotas   *door.Quotas  // of what is published in the region
 	out      *handover.Out // to the holder of the seat; nil in a solo region
 	door     *door.Server
 	desk     *door.Server // the operators' door
@@ -91,6 +92,7 @@ func New(c Config, f *regions.Federation, s Seams) (*Node, error) {
 	if c.Node != "" {
 		n.logger = n.logger.With("node", c.Node)
 	}
+	n.quotas = door.NewQuotas(n.federation, c.Principals, s.Clock)
 	return n, nil
 }
 
