@@ -119,7 +119,7 @@ func (s *State) meet(c *Command) (Result, error) {
 		return Result{}, err
 	}
 	l := s.logs[c.Log]
-	if s.retired[c.Log] != (api.Epoch{}) {
+	if s.retired[c.Log] != (Gone{}) {
 		return Result{}, broken(RuleNoReopen, "the log was retired; its incarnation never comes back")
 	}
 	if l == nil {

@@ -21,7 +21,7 @@ func (s *State) declare(c *Command) (Result, error) {
 	switch {
 	case s.logs[c.Log] != nil:
 		return Result{}, conflict("log", "", "the log is placed already; alter its terms instead")
-	case s.retired[c.Log] != (api.Epoch{}):
+	case s.retired[c.Log] != (Gone{}):
 		return Result{}, broken(RuleNoReopen, "the log was retired; its incarnation never comes back")
 	case len(s.logs) >= MaxLogs:
 		return Result{}, &api.Error{Code: api.Overloaded, Op: "place log", Field: "logs", Value: fmt.Sprint(MaxLogs), Hint: "retire logs that are gone"}
@@ -109,7 +109,7 @@ func (s *State) changeTenure(l *Log) error {
 	if l.Status != Active {
 		return broken(RuleOneOp, "the log's home has not opened; wait until it has")
 	}
-	held := l.tenure()
+	held := l.Tenure()
 	l.end(Ended{How: ByAlter})
 	l.Epoch, l.Status, l.Held = s.next(l.Epoch), Opening, &held
 	return nil
@@ -140,7 +140,7 @@ func (s *State) retire(l *Log) (Result, error) {
 		return Result{}, &api.Error{Code: api.Overloaded, Op: "place log", Field: "retired", Value: fmt.Sprint(maxRetired), Hint: "found the authority anew"}
 	}
 	delete(s.logs, l.Incarnation)
-	s.retired[l.Incarnation] = l.Epoch
 	s.version++
+	s.retired[l.Incarnation] = Gone{l.Epoch, s.version}
 	return Result{Epoch: l.Epoch}, nil
 }

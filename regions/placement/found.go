@@ -3,8 +3,6 @@ package placement
 import (
 	"maps"
 	"slices"
-
-	"domicile/api"
 )
 
 // found begins an authority: the first one by all voters together, or one that goes on
@@ -64,7 +62,7 @@ func (s *State) makeMaps() {
 		s.logs = map[string]*Log{}
 	}
 	if s.retired == nil {
-		s.retired = map[string]api.Epoch{}
+		s.retired = map[string]Gone{}
 	}
 	if s.renewed == nil {
 		s.renewed = map[string]uint64{}

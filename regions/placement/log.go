@@ -94,9 +94,9 @@ type Tenure struct {
 	FenceAfter time.Duration `json:",omitempty"`
 }
 
-// tenure is the longest that the home may go on writing by itself: by the present terms,
+// Tenure is the longest that the home may go on writing by itself: by the present terms,
 // or by those it knew before and may not have seen changed.
-func (l *Log) tenure() Tenure {
+func (l *Log) Tenure() Tenure {
 	t := Tenure{l.Terms.Isolation, l.Terms.FenceAfter}
 	if l.Held == nil {
 		return t

@@ -20,7 +20,7 @@ type State struct {
 	version    uint64
 	applied    uint64
 	logs       map[string]*Log
-	retired    map[string]api.Epoch
+	retired    map[string]Gone
 	renewed    map[string]uint64 // index of each region's last renewal under this authority
 	answers    answers
 	audit      audit
@@ -67,6 +67,12 @@ func (s *State) Changed(after uint64) []Log {
 		}
 	}
 	return list
+}
+
+// Gone is what is kept of a retired log.
+type Gone struct {
+	Epoch   api.Epoch // its last
+	Version uint64    // of the state when it was retired
 }
 
 // Leases reports whether any log's home needs a lease.
@@ -182,7 +188,7 @@ func (s *State) edit(index uint64, l *Log, c *Command) error {
 func (s *State) expected(c *Command) (*Log, error) {
 	l := s.logs[c.Log]
 	switch {
-	case l == nil && s.retired[c.Log] != (api.Epoch{}):
+	case l == nil && s.retired[c.Log] != (Gone{}):
 		return nil, broken(RuleNoReopen, "the log was retired; its incarnation never comes back")
 	case l == nil:
 		return nil, bad("log", "no log of this incarnation is placed; declare it first")

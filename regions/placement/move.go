@@ -154,7 +154,7 @@ func acceptable(l *Log, c *Command) error {
 	switch {
 	case m.Kind == Planned && (m.Divergent || m.Accepted != (Loss{})):
 		return bad("accepted", "a planned move loses nothing")
-	case m.Divergent && l.tenure().Isolation != Accept:
+	case m.Divergent && l.Tenure().Isolation != Accept:
 		return broken(RuleOneHome, "the log's home fences itself; wait for its lease instead of accepting two histories")
 	case m.Kind == Planned:
 		return nil
@@ -194,7 +194,7 @@ func (s *State) proves(l *Log, from string, p Proof) error {
 	case Lapsed:
 		return s.lapsed(l, p)
 	case Diverges:
-		if l.tenure().Isolation != Accept || !l.Op.Divergent {
+		if l.Tenure().Isolation != Accept || !l.Op.Divergent {
 			return broken(RuleOneHome, "the move has to accept two histories from its beginning, on a log whose home does")
 		}
 		return nil
@@ -210,7 +210,7 @@ func (s *State) proves(l *Log, from string, p Proof) error {
 // lapsed checks what of a lapse can be checked from the log: that it is counted from the
 // last renewal that covered the log, and that the wait was the whole one.
 func (s *State) lapsed(l *Log, p Proof) error {
-	held := l.tenure()
+	held := l.Tenure()
 	switch {
 	case held.Isolation != FenceAfter:
 		return broken(RuleOneHome, "the log's home goes by no lease that could lapse")

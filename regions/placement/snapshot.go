@@ -20,7 +20,7 @@ type image struct {
 	Version    uint64
 	Applied    uint64
 	Logs       map[string]*Log
-	Retired    map[string]api.Epoch
+	Retired    map[string]Gone
 	Renewed    map[string]uint64
 	Answers    []answer
 	Audit      audit
