@@ -3,6 +3,7 @@ package placement
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"domicile/api"
 )
@@ -66,6 +67,18 @@ func (s *State) Changed(after uint64) []Log {
 			list = append(list, l.Clone())
 		}
 	}
+	return list
+}
+
+// Moving lists the logs with a move under way, in the order of their names.
+func (s *State) Moving() []Log {
+	var list []Log
+	for _, l := range s.logs {
+		if l.Status == Moving {
+			list = append(list, l.Clone())
+		}
+	}
+	slices.SortFunc(list, func(a, b Log) int { return strings.Compare(a.Incarnation, b.Incarnation) })
 	return list
 }
 

@@ -1,0 +1,186 @@
+package council
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/raft"
+
+	"domicile/api"
+	"domicile/regions/placement"
+)
+
+const markFile = "council.json"
+
+// mark says whose folder it is. A voter whose folder is gone has forgotten whom it voted
+// for, so no empty folder is ever taken for its own.
+type mark struct {
+	Version   int
+	Region    string
+	Authority string   // random name of the founding
+	Join      []string `json:",omitempty"` // regions that vote already, for one that joins them
+	Others    []string `json:",omitempty"` // regions that may belong to another founding
+	Founding  []byte   `json:",omitempty"` // the founding command; none in a voter that joins
+}
+
+// Birth is a new voter.
+type Birth struct {
+	Dir       string
+	Region    string
+	Authority string   // random; equal on all voters of one founding
+	Voters    []string // of the founding, equal on all of them; none: this one joins
+	Join      []string // the regions that vote in the authority that it joins
+	Cache     []byte   // a state to go on from, as LoadCache gives it; Region is then the one voter
+	Others    []string // with Cache: the regions that voted before, to look out for
+	Actor     string   // who founds
+	Reason    string
+	Approvals []placement.Approval // two, to go on from a cache
+}
+
+// Create makes the folder of a new voter. It refuses one that holds a voter already: take
+// that away first, it is never made part of another founding.
+func Create(b Birth) error {
+	if err := b.check(); err != nil {
+		return err
+	}
+	m := mark{Version: 1, Region: b.Region, Authority: b.Authority, Join: b.Join, Others: b.Others}
+	if len(b.Voters) > 0 {
+		founding := placement.Command{
+			Verb: placement.Found, ID: "found/" + b.Authority, Actor: b.Actor, Reason: b.Reason, Approvals: b.Approvals,
+			Founding: &placement.Founding{Authority: b.Authority, Cache: b.Cache},
+		}
+		if len(b.Cache) > 0 {
+			founding.Founding.Region = b.Region
+		}
+		// Refused here rather than by the first election.
+		if _, err := (&placement.State{}).Apply(1, founding); err != nil {
+			return err
+		}
+		data, err := founding.Encode()
+		if err != nil {
+			return err
+		}
+		m.Founding = data
+	}
+	if err := os.MkdirAll(b.Dir, 0o700); err != nil {
+		return err
+	}
+	if err := b.bootstrap(); err != nil {
+		return err
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return writeWhole(filepath.Join(b.Dir, markFile), text)
+}
+
+func (b *Birth) check() error {
+	refuse := func(field, hint string) error {
+		return &api.Error{Code: api.ConfigInvalid, Op: "create voter", Field: field, Hint: hint}
+	}
+	switch _, err := os.Stat(filepath.Join(b.Dir, markFile)); {
+	case err == nil:
+		return refuse("dir", "it holds a voter; move it away first")
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case b.Region == "" || b.Authority == "":
+		return refuse("authority", "a voter needs its region and the founding's random name")
+	case (len(b.Voters) > 0) == (len(b.Join) > 0):
+		return refuse("voters", "a voter founds an authority with others, or joins those that vote already")
+	case len(b.Voters) > 0 && !slices.Contains(b.Voters, b.Region):
+		return refuse("voters", "this region is not one of them")
+	case (len(b.Cache) > 0) != (len(b.Others) > 0):
+		return refuse("others", "one that founds from its cache names the regions that voted before")
+	case len(b.Cache) > 0 && len(b.Voters) != 1:
+		return refuse("voters", "one region founds from its cache; the others join it")
+	}
+	return nil
+}
+
+// bootstrap writes the first entry of a founding: who votes. A run that was cut short is
+// done over.
+func (b *Birth) bootstrap() error {
+	if err := os.Remove(filepath.Join(b.Dir, storeFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	s, err := openStore(b.Dir)
+	if err != nil {
+		return err
+	}
+	if len(b.Voters) > 0 {
+		var c raft.Configuration
+		for _, v := range b.Voters {
+			c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(v), Address: raft.ServerAddress(v)})
+		}
+		conf := raft.DefaultConfig()
+		conf.LocalID = raft.ServerID(b.Region)
+		err = raft.BootstrapCluster(conf, s, s, raft.NewDiscardSnapshotStore(), nil, c)
+	}
+	return errors.Join(err, s.close())
+}
+
+func readMark(dir string) (mark, error) {
+	text, err := os.ReadFile(filepath.Join(dir, markFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return mark{}, &api.Error{Code: api.ConfigInvalid, Op: "open voter", Field: "dir",
+			Hint: "no voter lives here; one that lost its folder has forgotten its votes, so remove it from the voters and create it anew"}
+	}
+	if err != nil {
+		return mark{}, err
+	}
+	var m mark
+	if err := json.Unmarshal(text, &m); err != nil || m.Version != 1 || m.Region == "" {
+		return mark{}, fmt.Errorf("%s is damaged, or of a newer version", markFile)
+	}
+	return m, nil
+}
+
+// writeWhole puts a file in place whole or not at all, and on disk.
+func writeWhole(path string, data []byte) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil // in place; only its name may not outlive a power cut
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// LoadCache reads a placement cache. A damaged one is an error, and never read in part.
+func LoadCache(path string) (*placement.State, []byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, placement.MaxFounding))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, nil, err
+	}
+	s, err := placement.Restore(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("placement cache %s: %w", path, err)
+	}
+	return s, data, nil
+}

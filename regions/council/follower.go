@@ -1,0 +1,200 @@
+package council
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"domicile/api"
+	"domicile/regions"
+	"domicile/regions/placement"
+)
+
+// FollowerConfig is what a gateway without a vote runs with.
+type FollowerConfig struct {
+	Cache  string   // path of the placement cache
+	Lines  Lines    // only dialed
+	Voters []string // regions to ask, nearest first
+	Clock  regions.Clock
+	Pace   regions.Pace
+	Log    *slog.Logger
+}
+
+// Follower keeps a copy of the placement on a gateway that has no vote. It starts cold
+// from its cache and goes on from a voter. Safe for concurrent use.
+type Follower struct {
+	cfg FollowerConfig
+
+	mu      sync.RWMutex
+	state   *placement.State
+	heard   time.Time // a voter's last word; zero: none since the start
+	changed chan struct{}
+
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// Follow starts a follower. A damaged cache is refused, with the way out; a missing one is
+// an empty copy.
+func Follow(cfg FollowerConfig) (*Follower, error) {
+	state, _, err := LoadCache(cfg.Cache)
+	if errors.Is(err, fs.ErrNotExist) {
+		state, err = &placement.State{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := &Follower{cfg: cfg, state: state, changed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	f.cancel = cancel
+	f.wg.Go(func() { f.run(ctx) })
+	f.wg.Go(func() { keepCache(ctx, cfg.Pace, cfg.Log, cfg.Cache, f.image) })
+	return f, nil
+}
+
+// Close ends the follower and waits for it; what it has is in the cache then.
+func (f *Follower) Close() {
+	f.cancel()
+	f.wg.Wait()
+}
+
+// Log is the placement of a log, as this copy has it.
+func (f *Follower) Log(incarnation string) (placement.Log, bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.state.Log(incarnation)
+}
+
+// Since is what changed after a version under the named authority, a channel that is
+// closed at the next change, and when a voter was heard last: zero if none was since the
+// start.
+func (f *Follower) Since(version uint64, authority string) (placement.Delta, <-chan struct{}, time.Time) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if authority != f.state.Authority() {
+		version = 0
+	}
+	return f.state.Since(version), f.changed, f.heard
+}
+
+// Submit brings a command to the authority, as Voter.Submit does.
+func (f *Follower) Submit(ctx context.Context, c placement.Command) (r placement.Result, err error) {
+	if err := submittable(c); err != nil {
+		return r, err
+	}
+	data, err := c.Encode()
+	if err != nil {
+		return r, err
+	}
+	err = f.ask(ctx, request{Command: data}, func(a reply) { r = a.Result })
+	return r, err
+}
+
+// Renew prolongs the leases of the region whose certificate the lines show. Count them
+// from before the call.
+func (f *Follower) Renew(ctx context.Context, region string) (g placement.Grant, err error) {
+	err = f.ask(ctx, request{Renew: region}, func(a reply) { g = a.Grant })
+	return g, err
+}
+
+// ask asks one voter after the other until one has an answer.
+func (f *Follower) ask(ctx context.Context, q request, take func(reply)) error {
+	if len(f.cfg.Voters) == 0 {
+		return &api.Error{Code: api.AuthorityUnreachable, Op: "place log", Field: "voters", Hint: "no voter is configured"}
+	}
+	next := 0
+	return again(ctx, f.cfg.Pace.Of(retryEvery), func() (bool, error) {
+		voter := f.cfg.Voters[next%len(f.cfg.Voters)]
+		next++
+		// One voter that hangs must not use up the time of the others.
+		ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(lineTimeout))
+		defer cancel()
+		a, sent, err := ask(ctx, f.cfg.Lines, voter, f.greeting(), ignore, q)
+		if err == nil {
+			take(a)
+		}
+		return sent, err
+	})
+}
+
+func ignore(string, hello) {}
+
+func (f *Follower) greeting() hello {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return hello{Authority: f.state.Authority(), Generation: f.state.Generation(), After: f.state.Version()}
+}
+
+func (f *Follower) image() ([]byte, <-chan struct{}, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.state.Generation() == 0 {
+		return nil, f.changed, nil
+	}
+	data, err := f.state.Snapshot()
+	return data, f.changed, err
+}
+
+// run follows one voter after the other.
+func (f *Follower) run(ctx context.Context) {
+	ticker := time.NewTicker(f.cfg.Pace.Of(time.Second))
+	defer ticker.Stop()
+	for i := 0; ; i++ {
+		if n := len(f.cfg.Voters); n > 0 {
+			voter := f.cfg.Voters[i%n]
+			if err := f.followOne(ctx, voter); err != nil && ctx.Err() == nil {
+				f.cfg.Log.Debug("a voter is not followed any more", "region", voter, "err", err)
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *Follower) followOne(ctx context.Context, voter string) error {
+	h := f.greeting()
+	h.For = follow
+	conn, err := open(ctx, f.cfg.Lines, voter, h, ignore)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()                         // its error says nothing that the read's did not
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the read
+	defer stop()
+	for ctx.Err() == nil {
+		if err := f.take(conn); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (f *Follower) take(conn net.Conn) error {
+	// Three pulses without one are a voter that is gone.
+	if err := conn.SetReadDeadline(time.Now().Add(3 * f.cfg.Pace.Of(pulse))); err != nil {
+		return err
+	}
+	var d placement.Delta
+	if err := readFrame(conn, &d, maxAnswer); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before, authority := f.state.Version(), f.state.Authority()
+	if err := f.state.Follow(d); err != nil {
+		return err
+	}
+	f.heard = f.cfg.Clock.Now()
+	if f.state.Version() != before || f.state.Authority() != authority {
+		close(f.changed)
+		f.changed = make(chan struct{})
+	}
+	return nil
+}

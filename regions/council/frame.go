@@ -1,0 +1,98 @@
+package council
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"domicile/api"
+)
+
+// Frames are a length and a JSON value.
+const (
+	maxHello   = 4 << 10
+	maxRequest = 512 << 10 // a command, in base 64, and what is around it
+	maxAnswer  = 64 << 20  // a whole state
+)
+
+func writeFrame(w io.Writer, value any, most int) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	if len(text) > most {
+		return fmt.Errorf("a frame of %d bytes, at most %d", len(text), most)
+	}
+	_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...))
+	return err
+}
+
+func readFrame(r io.Reader, into any, most int) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if int64(size) > int64(most) {
+		return fmt.Errorf("a frame of %d bytes, at most %d", size, most)
+	}
+	// Read as it comes, so that a length alone takes no memory.
+	text, err := io.ReadAll(io.LimitReader(r, int64(size)))
+	if err != nil {
+		return err
+	}
+	if len(text) < int(size) {
+		return io.ErrUnexpectedEOF
+	}
+	return json.Unmarshal(text, into)
+}
+
+// purpose is what a connection is for.
+type purpose string
+
+const (
+	voting purpose = "vote"   // the voters' own protocol
+	greet  purpose = "greet"  // nothing but the greeting: who belongs to which founding
+	asking purpose = "ask"    // one request, one answer
+	follow purpose = "follow" // the state, and then what changes
+)
+
+// hello opens every connection, and answers it. Whoever belongs to another founding is
+// told apart here, before one byte of the voters' protocol: two foundings that mixed
+// their logs would overwrite each other.
+type hello struct {
+	For        purpose `json:",omitempty"`
+	Authority  string  `json:",omitempty"`
+	Generation uint32  `json:",omitempty"`
+	After      uint64  `json:",omitempty"` // follow: the version that the caller has
+	Refused    *fault  `json:",omitempty"` // in an answer
+}
+
+// fault is an error on its way between regions.
+type fault struct {
+	Code   api.Code
+	Region string `json:",omitempty"`
+	Field  string `json:",omitempty"`
+	Value  string `json:",omitempty"`
+	Hint   string `json:",omitempty"`
+}
+
+func faultOf(err error) *fault {
+	if err == nil {
+		return nil
+	}
+	var e *api.Error
+	if !errors.As(err, &e) {
+		e = &api.Error{Code: api.OutcomeUnknown, Hint: err.Error()}
+	}
+	return &fault{e.Code, e.Region, e.Field, e.Value, e.Hint}
+}
+
+func (f *fault) err() error {
+	if f == nil {
+		return nil
+	}
+	return &api.Error{Code: f.Code, Op: "place log", Region: f.Region, Field: f.Field, Value: f.Value, Hint: f.Hint}
+}

@@ -1,0 +1,264 @@
+package council
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"domicile/api"
+	"domicile/regions/placement"
+)
+
+const (
+	renewBatch = time.Second            // one renewal entry in this time
+	lapseCheck = 250 * time.Millisecond // how often the leader looks for leases that ran out
+	lookEvery  = 5 * time.Second        // how often a founded authority greets the regions of the one before
+	maxWaiters = 1024                   // renewals that wait for the next batch
+)
+
+// govern does a leader's duties while this voter leads.
+func (v *Voter) govern(notify <-chan bool) {
+	var term sync.WaitGroup
+	end := func() {}
+	defer func() { end(); term.Wait() }()
+	for {
+		select {
+		case leading := <-notify:
+			end()
+			term.Wait()
+			ctx, cancel := context.WithCancel(v.ctx)
+			end = cancel
+			if leading {
+				term.Go(func() { v.lead(ctx) })
+			}
+		case <-v.ctx.Done():
+			return
+		}
+	}
+}
+
+// lead is one term of leadership.
+func (v *Voter) lead(ctx context.Context) {
+	defer v.renewals.close()
+	if !v.settle(ctx) {
+		return
+	}
+	v.machine.elected()
+	v.renewals.open()
+	renew, lapse, look := time.NewTicker(v.cfg.Pace.Of(renewBatch)), time.NewTicker(v.cfg.Pace.Of(lapseCheck)), time.NewTicker(v.cfg.Pace.Of(lookEvery))
+	defer renew.Stop()
+	defer lapse.Stop()
+	defer look.Stop()
+	if len(v.mark.Others) > 0 {
+		var looking sync.WaitGroup
+		looking.Go(func() { v.lookOut(ctx, look.C) })
+		defer looking.Wait()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-renew.C:
+			v.renewBatch(ctx)
+		case <-lapse.C:
+			v.proveLapses(ctx)
+		}
+	}
+}
+
+// settle waits until this voter has applied all that earlier leaders committed, and founds
+// the authority if nobody has.
+func (v *Voter) settle(ctx context.Context) bool {
+	err := again(ctx, v.cfg.Pace.Of(retryEvery), func() (bool, error) {
+		if err := v.raft.Barrier(v.cfg.Pace.Of(lineTimeout)).Error(); err != nil {
+			return false, noLeader()
+		}
+		if v.greeting().Generation > 0 || len(v.mark.Founding) == 0 {
+			return false, nil
+		}
+		_, sent, err := v.propose(ctx, v.mark.Founding)
+		return sent, err
+	})
+	if err != nil && ctx.Err() == nil {
+		v.cfg.Log.Error("the authority cannot be founded", "err", err)
+	}
+	return err == nil
+}
+
+// lookOut greets the regions of the founding before, so that two authorities that live side
+// by side learn of each other.
+func (v *Voter) lookOut(ctx context.Context, every <-chan time.Time) {
+	for {
+		for _, region := range v.mark.Others {
+			h := v.greeting()
+			h.For = greet
+			if conn, err := open(ctx, v.cfg.Lines, region, h, v.noteRival); err == nil {
+				_ = conn.Close() // greeted
+			}
+		}
+		select {
+		case <-every:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (v *Voter) proveLapses(ctx context.Context) {
+	for _, c := range v.machine.lapses(v.raft.CurrentTerm()) {
+		data, err := c.Encode()
+		if err == nil {
+			_, _, err = v.propose(ctx, data)
+		}
+		if err != nil && ctx.Err() == nil {
+			v.cfg.Log.Warn("a lapsed lease could not be noted", "op", c.Op, "err", err)
+		}
+	}
+}
+
+// renewBatch renews the leases of all regions that asked, in one entry. Nothing is answered
+// before it is committed: a leader that was replaced cannot commit, whatever it believes.
+func (v *Voter) renewBatch(ctx context.Context) {
+	waiting := v.renewals.take()
+	if len(waiting) == 0 {
+		return
+	}
+	regions := make([]string, 0, len(waiting))
+	for region := range waiting {
+		regions = append(regions, region)
+	}
+	slices.Sort(regions)
+	grants, err := v.renewRegions(ctx, regions)
+	for region, list := range waiting {
+		g, ok := grants[region]
+		e := err
+		if e == nil && !ok {
+			e = &api.Error{Code: api.Overloaded, Op: "renew", Region: region, Hint: "more regions than the authority serves"}
+		}
+		for _, w := range list {
+			w <- renewed{g, e}
+		}
+	}
+}
+
+func (v *Voter) renewRegions(ctx context.Context, regions []string) (map[string]placement.Grant, error) {
+	needed, generation := false, uint32(0)
+	v.machine.read(func(s *placement.State) { needed, generation = s.Leases(), s.Generation() })
+	grants := map[string]placement.Grant{}
+	if !needed {
+		// No log needs a lease: this grants none, so it costs no entry.
+		for _, r := range regions {
+			grants[r] = placement.Grant{Region: r, Generation: generation, Digest: placement.CoverDigest(nil)}
+		}
+		return grants, v.contested()
+	}
+	data, err := placement.Command{Verb: placement.Renew, Regions: regions}.Encode()
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := v.propose(ctx, data)
+	for _, g := range r.Grants {
+		grants[g.Region] = g
+	}
+	return grants, err
+}
+
+// renewed is what a renewal came to.
+type renewed struct {
+	grant placement.Grant
+	err   error
+}
+
+// renewals are the regions that wait for the leader's next batch.
+type renewals struct {
+	mu      sync.Mutex
+	leading bool
+	waiting map[string][]chan renewed
+	count   int
+}
+
+func (r *renewals) init() { r.waiting = map[string][]chan renewed{} }
+
+func (r *renewals) open() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leading = true
+}
+
+// close sends everyone who waits to the next leader.
+func (r *renewals) close() {
+	r.mu.Lock()
+	r.leading = false
+	r.mu.Unlock()
+	for _, list := range r.take() {
+		for _, w := range list {
+			w <- renewed{err: noLeader()}
+		}
+	}
+}
+
+func (r *renewals) take() map[string][]chan renewed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.waiting
+	r.waiting, r.count = map[string][]chan renewed{}, 0
+	return taken
+}
+
+func (r *renewals) join(region string) (<-chan renewed, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !r.leading:
+		return nil, noLeader()
+	case r.count >= maxWaiters, len(r.waiting) >= placement.MaxRegions && r.waiting[region] == nil:
+		return nil, &api.Error{Code: api.Overloaded, Op: "renew", Region: region, Hint: "too many renewals wait; ask again"}
+	}
+	w := make(chan renewed, 1)
+	r.waiting[region], r.count = append(r.waiting[region], w), r.count+1
+	return w, nil
+}
+
+// Renew prolongs this region's leases. Count them from before the call.
+func (v *Voter) Renew(ctx context.Context) (placement.Grant, error) {
+	return v.renew(ctx, v.mark.Region)
+}
+
+func (v *Voter) renew(ctx context.Context, region string) (g placement.Grant, err error) {
+	err = again(ctx, v.cfg.Pace.Of(retryEvery), func() (bool, error) {
+		if err := v.contested(); err != nil {
+			return false, err
+		}
+		leader := v.leader()
+		if leader == "" {
+			return false, noLeader()
+		}
+		var err error
+		if leader == v.mark.Region {
+			g, err = v.renewHere(ctx, region)
+			return false, err
+		}
+		answer, _, err := ask(ctx, v.cfg.Lines, leader, v.greeting(), v.noteRival, request{Renew: region, Forwarded: true})
+		g = answer.Grant
+		return false, err
+	})
+	return g, err
+}
+
+// renewHere waits for the next batch of this voter, if it leads.
+func (v *Voter) renewHere(ctx context.Context, region string) (placement.Grant, error) {
+	if err := v.contested(); err != nil {
+		return placement.Grant{}, err
+	}
+	w, err := v.renewals.join(region)
+	if err != nil {
+		return placement.Grant{}, err
+	}
+	select {
+	case r := <-w:
+		return r.grant, r.err
+	case <-ctx.Done():
+		return placement.Grant{}, unknown(ctx.Err())
+	}
+}

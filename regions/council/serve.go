@@ -1,0 +1,226 @@
+package council
+
+import (
+	"context"
+	"net"
+	"slices"
+	"time"
+
+	"domicile/api"
+	"domicile/regions/placement"
+)
+
+const (
+	maxConns     = 256
+	greetTimeout = 5 * time.Second
+	askTimeout   = 30 * time.Second // the longest that a request may take
+	pulse        = 5 * time.Second  // a follower hears something at least this often
+)
+
+// serve takes connections until the lines are closed.
+func (v *Voter) serve() {
+	for {
+		conn, peer, err := v.cfg.Lines.Accept()
+		if err != nil {
+			return
+		}
+		if !v.hold(conn) {
+			_ = conn.Close() // too many, or closing
+			continue
+		}
+		v.wg.Go(func() {
+			if !v.greet(conn, peer) {
+				v.letGo(conn)
+			}
+		})
+	}
+}
+
+func (v *Voter) hold(c net.Conn) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed || len(v.conns) >= maxConns {
+		return false
+	}
+	v.conns[c] = true
+	return true
+}
+
+func (v *Voter) letGo(c net.Conn) {
+	v.mu.Lock()
+	delete(v.conns, c)
+	v.mu.Unlock()
+	_ = c.Close() // whatever it says, it is over
+}
+
+// heldConn is a connection of the voters' protocol, let go when that closes it.
+type heldConn struct {
+	net.Conn
+	voter *Voter
+}
+
+// Close lets the connection go.
+func (h *heldConn) Close() error { h.voter.letGo(h.Conn); return nil }
+
+func (v *Voter) greeting() hello {
+	h := hello{Authority: v.mark.Authority}
+	v.machine.read(func(s *placement.State) { h.Generation = s.Generation() })
+	return h
+}
+
+// greet reads what a connection is for and serves it. It reports whether the connection
+// was given away.
+func (v *Voter) greet(conn net.Conn, peer string) (given bool) {
+	_ = conn.SetDeadline(time.Now().Add(greetTimeout)) // a connection without deadlines fails at its first read
+	var h hello
+	if err := readFrame(conn, &h, maxHello); err != nil {
+		return false
+	}
+	answer := v.greeting()
+	refusal := v.refuseHello(h, peer)
+	answer.Refused = faultOf(refusal)
+	if err := writeFrame(conn, answer, maxHello); err != nil || refusal != nil {
+		return false
+	}
+	switch h.For {
+	case voting:
+		_ = conn.SetDeadline(time.Time{})
+		v.ballots.offer(&heldConn{conn, v})
+		return true
+	case follow:
+		v.feed(conn, h)
+	case asking:
+		v.answer(conn, peer)
+	}
+	return false
+}
+
+func (v *Voter) refuseHello(h hello, peer string) error {
+	switch h.For {
+	case voting:
+		if !slices.Contains(v.electors(), peer) {
+			return &api.Error{Code: api.PermissionDenied, Op: "vote", Region: peer, Hint: "the region has no vote"}
+		}
+		v.noteRival(peer, h)
+		if h.Authority != v.mark.Authority {
+			return &api.Error{Code: api.Contested, Op: "vote", Field: "authority", Hint: "this voter belongs to another founding"}
+		}
+		return nil
+	case greet:
+		if slices.Contains(v.electors(), peer) || slices.Contains(v.mark.Others, peer) {
+			v.noteRival(peer, h)
+		}
+		return nil
+	case follow:
+		return nil
+	case asking:
+		mine := v.greeting()
+		if h.Generation > mine.Generation && mine.Generation > 0 || h.Generation == mine.Generation && h.Authority != "" && h.Authority != mine.Authority {
+			return &api.Error{Code: api.Contested, Op: "place log", Field: "authority", Hint: "the asker follows another authority; ask one of its voters"}
+		}
+		return v.contested()
+	}
+	return &api.Error{Code: api.BadRequest, Op: "greet", Field: "for", Hint: "the caller is of another version"}
+}
+
+// electors are the regions whose word this voter takes: who votes, or, before it was told
+// that, those that it was created to join.
+func (v *Voter) electors() []string {
+	if voters := v.voters(); len(voters) > 0 {
+		return voters
+	}
+	return v.mark.Join
+}
+
+// feed sends the state, and then what changes, to a follower. A slow one gets fewer and
+// larger deltas; nothing is kept for it.
+func (v *Voter) feed(conn net.Conn, h hello) {
+	ticker := time.NewTicker(v.cfg.Pace.Of(pulse))
+	defer ticker.Stop()
+	version, authority := h.After, h.Authority
+	for {
+		d, changed := v.machine.since(version, authority)
+		if d.Generation > 0 {
+			_ = conn.SetDeadline(time.Now().Add(lineTimeout)) // fails at the write, if it fails
+			if err := writeFrame(conn, d, maxAnswer); err != nil {
+				return
+			}
+			version, authority = d.Version, d.Authority
+		}
+		select {
+		case <-changed:
+		case <-ticker.C:
+		case <-v.ctx.Done():
+			return
+		}
+	}
+}
+
+// request is what a region asks of a voter.
+type request struct {
+	Command   []byte        `json:",omitempty"` // encoded
+	Renew     string        `json:",omitempty"` // region
+	Forwarded bool          `json:",omitempty"` // by a voter, which has checked on whose behalf
+	Left      time.Duration // until the caller stops waiting
+}
+
+// reply is the answer.
+type reply struct {
+	Result placement.Result `json:",omitzero"`
+	Grant  placement.Grant  `json:",omitzero"`
+	Fault  *fault           `json:",omitempty"`
+}
+
+func (v *Voter) answer(conn net.Conn, peer string) {
+	var q request
+	if err := readFrame(conn, &q, maxRequest); err != nil {
+		return
+	}
+	_ = conn.SetDeadline(time.Now().Add(askTimeout + greetTimeout)) // fails at the write, if it fails
+	ctx, cancel := context.WithTimeout(v.ctx, min(max(q.Left, 0), askTimeout))
+	defer cancel()
+	var r reply
+	var err error
+	if q.Forwarded && !slices.Contains(v.voters(), peer) {
+		err = &api.Error{Code: api.PermissionDenied, Op: "place log", Region: peer, Hint: "only voters speak for other regions"}
+	} else if q.Renew != "" {
+		r.Grant, err = v.renewFor(ctx, q, peer)
+	} else {
+		r.Result, err = v.submitFor(ctx, q, peer)
+	}
+	r.Fault = faultOf(err)
+	_ = writeFrame(conn, r, maxAnswer) // the caller asks again if it does not arrive
+}
+
+func (v *Voter) renewFor(ctx context.Context, q request, peer string) (placement.Grant, error) {
+	if !q.Forwarded && q.Renew != peer {
+		return placement.Grant{}, foreign(q.Renew, peer)
+	}
+	if q.Forwarded {
+		return v.renewHere(ctx, q.Renew)
+	}
+	return v.renew(ctx, q.Renew)
+}
+
+func (v *Voter) submitFor(ctx context.Context, q request, peer string) (placement.Result, error) {
+	c, err := placement.DecodeCommand(q.Command)
+	if err != nil {
+		return placement.Result{}, err
+	}
+	if err := submittable(c); err != nil {
+		return placement.Result{}, err
+	}
+	if !q.Forwarded && c.Region != "" && c.Region != peer {
+		return placement.Result{}, foreign(c.Region, peer)
+	}
+	if q.Forwarded {
+		r, _, err := v.propose(ctx, q.Command)
+		return r, err
+	}
+	return v.submit(ctx, q.Command)
+}
+
+func foreign(said, is string) error {
+	return &api.Error{Code: api.PermissionDenied, Op: "place log", Region: is, Field: "region", Value: said,
+		Hint: "the certificate is another region's"}
+}

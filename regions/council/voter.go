@@ -1,0 +1,288 @@
+package council
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"domicile/api"
+	"domicile/regions"
+	"domicile/regions/placement"
+)
+
+// The voters' timings at full pace. A region that is cut off has stopped leading after
+// leaseTimeout, and another leads after 8 s as a rule; with shorter ones a delay of half a
+// second on a long line costs the leader.
+const (
+	heartbeatTimeout = 3 * time.Second
+	leaseTimeout     = 2500 * time.Millisecond
+	commitTimeout    = 500 * time.Millisecond
+	lineTimeout      = 10 * time.Second
+	snapshotEvery    = 1000   // entries
+	trailingLogs     = 10_000 // entries that stay behind a snapshot
+)
+
+// CacheFile is the name of the placement cache in a voter's folder.
+const CacheFile = "placement.cache"
+
+// Config is what a voter runs with.
+type Config struct {
+	Dir   string
+	Lines Lines
+	Boot  regions.BootClock
+	Pace  regions.Pace
+	Log   *slog.Logger
+}
+
+// Voter is one region's voice in the authority. A witness is a voter whose node has no
+// store of records. Safe for concurrent use.
+type Voter struct {
+	cfg      Config
+	mark     mark
+	store    *store
+	audit    *auditFile
+	machine  *machine
+	raft     *raft.Raft
+	ballots  *ballots
+	lines    *raft.NetworkTransport
+	renewals renewals
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	conns  map[closer]bool
+	rivals map[string]Rival
+}
+
+type closer interface{ Close() error }
+
+// Rival is another founding that a region was found to belong to.
+type Rival struct {
+	Authority  string
+	Generation uint32
+}
+
+// Open starts the voter that Create made.
+func Open(cfg Config) (*Voter, error) {
+	m, err := readMark(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	v := &Voter{cfg: cfg, mark: m, conns: map[closer]bool{}, rivals: map[string]Rival{}}
+	v.ctx, v.cancel = context.WithCancel(context.Background())
+	if err := v.open(); err != nil {
+		v.cancel()
+		if v.store != nil {
+			err = errors.Join(err, v.store.close())
+		}
+		if v.audit != nil {
+			err = errors.Join(err, v.audit.close())
+		}
+		return nil, err
+	}
+	return v, nil
+}
+
+func (v *Voter) open() (err error) {
+	if v.store, err = openStore(v.cfg.Dir); err != nil {
+		return err
+	}
+	if v.audit, err = openAudit(v.cfg.Dir); err != nil {
+		return err
+	}
+	out := &plainLog{v.cfg.Log}
+	snapshots, err := raft.NewFileSnapshotStore(v.cfg.Dir, 2, out)
+	if err != nil {
+		return err
+	}
+	v.machine = newMachine(v.nominal, v.audit, v.cfg.Log)
+	v.ballots = newBallots(v.mark.Region, v.dialVoter)
+	v.lines = raft.NewNetworkTransport(v.ballots, 3, v.cfg.Pace.Of(lineTimeout), out)
+	notify := make(chan bool, 16)
+	if v.raft, err = raft.NewRaft(v.raftConfig(notify, out), v.machine, v.store, v.store, snapshots, v.lines); err != nil {
+		return errors.Join(err, v.lines.Close())
+	}
+	v.renewals.init()
+	v.wg.Go(v.serve)
+	v.wg.Go(func() { v.govern(notify) })
+	v.wg.Go(func() { v.keepCache() })
+	return nil
+}
+
+func (v *Voter) raftConfig(notify chan bool, out *plainLog) *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(v.mark.Region)
+	c.HeartbeatTimeout, c.ElectionTimeout = v.cfg.Pace.Of(heartbeatTimeout), v.cfg.Pace.Of(heartbeatTimeout)
+	c.LeaderLeaseTimeout, c.CommitTimeout = v.cfg.Pace.Of(leaseTimeout), v.cfg.Pace.Of(commitTimeout)
+	c.SnapshotThreshold, c.TrailingLogs = snapshotEvery, trailingLogs
+	c.NotifyCh, c.LogOutput, c.LogLevel = notify, out, "WARN"
+	c.NoLegacyTelemetry = true
+	return c
+}
+
+// nominal is the boot clock at full pace, whatever the pace is: leases and waits are
+// counted in it, as the declarations write them.
+func (v *Voter) nominal() time.Duration {
+	if v.cfg.Pace == 0 {
+		return v.cfg.Boot()
+	}
+	return time.Duration(float64(v.cfg.Boot()) / float64(v.cfg.Pace))
+}
+
+// Close stops the voter and waits for all that it started, at the longest until ctx ends
+// for the voters' protocol to end. The others elect another leader if it led.
+func (v *Voter) Close(ctx context.Context) error {
+	v.mu.Lock()
+	if v.closed {
+		v.mu.Unlock()
+		return nil
+	}
+	v.closed = true
+	conns := v.conns
+	v.conns = map[closer]bool{}
+	v.mu.Unlock()
+	v.cancel()
+	err := errors.Join(v.cfg.Lines.Close(), v.ballots.Close())
+	for c := range conns {
+		_ = c.Close() // its reader ends, which is all that is wanted
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- v.raft.Shutdown().Error() }()
+	select {
+	case e := <-stopped:
+		err = errors.Join(err, e)
+	case <-ctx.Done():
+		return errors.Join(err, ctx.Err()) // files stay open: they are still written
+	}
+	err = errors.Join(err, v.lines.Close())
+	v.wg.Wait()
+	return errors.Join(err, v.store.close(), v.audit.close())
+}
+
+// enter counts a caller in, unless the voter is closing.
+func (v *Voter) enter() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return false
+	}
+	v.wg.Add(1)
+	return true
+}
+
+// Region is the voter's own.
+func (v *Voter) Region() string { return v.mark.Region }
+
+// Log is the placement of a log, as far as this voter has applied it.
+func (v *Voter) Log(incarnation string) (l placement.Log, ok bool) {
+	v.machine.read(func(s *placement.State) { l, ok = s.Log(incarnation) })
+	return l, ok
+}
+
+// Since is what changed after a version under the named authority, and a channel that is
+// closed at the next change.
+func (v *Voter) Since(version uint64, authority string) (placement.Delta, <-chan struct{}) {
+	return v.machine.since(version, authority)
+}
+
+// Audit lists the audit's entries after a number, as far back as the state keeps them.
+func (v *Voter) Audit(after uint64) (entries []placement.Entry, err error) {
+	v.machine.read(func(s *placement.State) { entries, err = s.Audit(after) })
+	return entries, err
+}
+
+// Status is what a voter knows of the authority.
+type Status struct {
+	Region     string
+	Leader     string // "": none is known
+	Leading    bool
+	Term       uint64
+	Authority  string
+	Generation uint32 // 0: not founded, as far as this voter knows
+	Version    uint64
+	Entries    uint64 // in the voters' log, all told
+	Voters     []string
+	Rivals     map[string]Rival // regions that belong to another founding
+}
+
+// Status is the present one.
+func (v *Voter) Status() Status {
+	_, leader := v.raft.LeaderWithID()
+	s := Status{
+		Region: v.mark.Region, Leader: string(leader), Leading: v.raft.State() == raft.Leader, Term: v.raft.CurrentTerm(),
+		Authority: v.mark.Authority, Entries: v.raft.LastIndex(), Voters: v.voters(),
+	}
+	v.machine.read(func(p *placement.State) { s.Generation, s.Version = p.Generation(), p.Version() })
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s.Rivals = maps.Clone(v.rivals)
+	return s
+}
+
+func (v *Voter) voters() []string {
+	f := v.raft.GetConfiguration()
+	if f.Error() != nil {
+		return nil
+	}
+	var names []string
+	for _, s := range f.Configuration().Servers {
+		if s.Suffrage == raft.Voter {
+			names = append(names, string(s.ID))
+		}
+	}
+	return names
+}
+
+func (v *Voter) keepCache() {
+	keepCache(v.ctx, v.cfg.Pace, v.cfg.Log, filepath.Join(v.cfg.Dir, CacheFile), func() ([]byte, <-chan struct{}, error) {
+		v.machine.mu.RLock()
+		defer v.machine.mu.RUnlock()
+		if v.machine.state.Generation() == 0 {
+			return nil, v.machine.changed, nil
+		}
+		data, err := v.machine.state.Snapshot()
+		return data, v.machine.changed, err
+	})
+}
+
+// contested refuses service while another founding of the same or a later generation is
+// known: this one may not decide any more.
+func (v *Voter) contested() error {
+	var generation uint32
+	v.machine.read(func(s *placement.State) { generation = s.Generation() })
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for region, r := range v.rivals {
+		if generation > 0 && r.Generation >= generation {
+			return &api.Error{Code: api.Contested, Op: "place log", Region: region, Field: "generation",
+				Hint: "that region belongs to another authority of this or a later generation; join it, or found one anew from both"}
+		}
+	}
+	return nil
+}
+
+func (v *Voter) noteRival(region string, h hello) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if h.Authority == v.mark.Authority {
+		delete(v.rivals, region)
+		return
+	}
+	if h.Authority == "" {
+		return
+	}
+	r := Rival{h.Authority, h.Generation}
+	if v.rivals[region] != r {
+		v.cfg.Log.Error("another placement authority", "region", region, "generation", h.Generation)
+	}
+	v.rivals[region] = r
+}
