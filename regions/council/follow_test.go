@@ -48,42 +48,6 @@ func TestR14e_FollowerStartsFromItsCache(t *testing.T) {
 		t.Fatalf("%+v %v", g, err)
 	}
 
-	// It speaks for itself only, and never with the authority's own voice.
-	foreign := step(placement.Prove, "L", "m", "eu-west", api.StaticEpoch("eu-west"))
-	foreign.Proof = &placement.Proof{Kind: placement.Marker}
-	if _, err := f.Submit(ctx, foreign); api.CodeOf(err) != api.PermissionDenied {
-		t.Fatal(err)
-	}
-	foreign.Region, foreign.Proof.Kind = "", placement.Lapsed
-	if _, err := f.Submit(ctx, foreign); api.CodeOf(err) != api.PermissionDenied {
-		t.Fatal(err)
-	}
-	if _, err := f.Renew(ctx, "eu-west"); api.CodeOf(err) != api.PermissionDenied {
-		t.Fatal(err)
-	}
-
-	if code := w.knock(ctx, "sa-north", "eu-west", `{"For":"vote","Authority":"A1","Generation":1}`); code != api.PermissionDenied {
-		t.Fatalf("a region without a vote votes: %q", code)
-	}
-	lapsed, err := foreign.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, forwarded := range map[string]bool{"sa-north": false, "ap-south": false, "us-east": true} {
-		request, err := json.Marshal(map[string]any{"Command": lapsed, "Left": patient, "Forwarded": forwarded})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if code := w.knock(ctx, name, "eu-west", `{"For":"ask"}`, string(request)); code != api.PermissionDenied {
-			t.Fatalf("%s proved a lapse: %q", name, code)
-		}
-	}
-	if code := w.knock(ctx, "sa-north", "eu-west", `{"For":"ask"}`, `{"Renew":"eu-west","Forwarded":true,"Left":1000000000}`); code != api.PermissionDenied {
-		t.Fatalf("a region without a vote speaks for another: %q", code)
-	}
-	if code := w.knock(ctx, "ap-south", "eu-west", `{"For":"vote","Authority":"A9","Generation":1}`); code != api.Contested {
-		t.Fatalf("another founding votes: %q", code)
-	}
 	w.until("it has both", func() bool { _, ok := f.Log("M"); return ok })
 	f.Close()
 	for _, name := range w.names {
@@ -174,6 +138,53 @@ func TestR14e_IdleCouncilCostsNoEntry(t *testing.T) {
 	most := uint64(time.Since(begin)/pace.Of(time.Second)) + 2
 	if spent := w.seats[leader].Status().Entries - before; spent > most {
 		t.Fatalf("%d entries in %s", spent, time.Since(begin))
+	}
+}
+
+// TestR14g_RegionsSpeakForThemselves: a region's command names that region, only voters
+// vote and speak for others, and nobody speaks with the authority's own voice.
+func TestR14g_RegionsSpeakForThemselves(t *testing.T) {
+	t.Parallel()
+	w := founding(t, "ap-south", "eu-west", "us-east")
+	f := w.follow("sa-north", filepath.Join(t.TempDir(), "placement.cache"), "ap-south", "eu-west")
+	defer f.Close()
+	w.must("eu-west", declared("L", "eu-west", movable(placement.Accept)))
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
+	defer cancel()
+	foreign := step(placement.Prove, "L", "m", "eu-west", api.StaticEpoch("eu-west"))
+	foreign.Proof = &placement.Proof{Kind: placement.Marker}
+	if _, err := f.Submit(ctx, foreign); api.CodeOf(err) != api.PermissionDenied {
+		t.Fatal(err)
+	}
+	foreign.Region, foreign.Proof.Kind = "", placement.Lapsed
+	if _, err := f.Submit(ctx, foreign); api.CodeOf(err) != api.PermissionDenied {
+		t.Fatal(err)
+	}
+	if _, err := f.Renew(ctx, "eu-west"); api.CodeOf(err) != api.PermissionDenied {
+		t.Fatal(err)
+	}
+
+	if code := w.knock(ctx, "sa-north", "eu-west", `{"For":"vote","Authority":"A1","Generation":1}`); code != api.PermissionDenied {
+		t.Fatalf("a region without a vote votes: %q", code)
+	}
+	lapsed, err := foreign.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, forwarded := range map[string]bool{"sa-north": false, "ap-south": false, "us-east": true} {
+		request, err := json.Marshal(map[string]any{"Command": lapsed, "Left": patient, "Forwarded": forwarded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := w.knock(ctx, name, "eu-west", `{"For":"ask"}`, string(request)); code != api.PermissionDenied {
+			t.Fatalf("%s proved a lapse: %q", name, code)
+		}
+	}
+	if code := w.knock(ctx, "sa-north", "eu-west", `{"For":"ask"}`, `{"Renew":"eu-west","Forwarded":true,"Left":1000000000}`); code != api.PermissionDenied {
+		t.Fatalf("a region without a vote speaks for another: %q", code)
+	}
+	if code := w.knock(ctx, "ap-south", "eu-west", `{"For":"vote","Authority":"A9","Generation":1}`); code != api.Contested {
+		t.Fatalf("another founding votes: %q", code)
 	}
 }
 
