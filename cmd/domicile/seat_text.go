@@ -28,6 +28,7 @@ type siblingView struct {
 	// Null where the node was not asked or did not answer.
 	Manifest *string `json:"manifest_digest"`
 	Policy   *string `json:"policy_revision"`
+	Lacks    *string `json:"lacks"` // null: not known
 }
 
 func viewSeat(s *pb.SeatState) *seatView {
@@ -38,7 +39,8 @@ func viewSeat(s *pb.SeatState) *seatView {
 		Term: known(s.GetTerm(), s.GetTerm() != 0), Since: timeView(s.GetSinceUnixNano()), Reason: s.GetReason(), Quorum: s.GetQuorum(), Nodes: []siblingView{}}
 	for _, n := range s.GetNodes() {
 		v.Nodes = append(v.Nodes, siblingView{Name: n.GetName(), Self: n.GetSelf(), Up: n.GetUp(), Heard: timeView(n.GetHeardUnixNano()),
-			Manifest: known(n.GetManifestDigest(), n.GetManifestDigest() != ""), Policy: known(n.GetPolicyRevision(), n.GetManifestDigest() != "")})
+			Manifest: known(n.GetManifestDigest(), n.GetManifestDigest() != ""), Policy: known(n.GetPolicyRevision(), n.GetManifestDigest() != ""),
+			Lacks: known(n.GetLacks(), n.GetUp())})
 	}
 	return v
 }
@@ -94,9 +96,9 @@ func siblingText(n *pb.NodeState, now time.Time) string {
 	}
 	switch {
 	case n.GetSelf():
-		return "up, this node" + files
+		return "up, this node" + files + lacksText(n)
 	case n.GetUp():
-		return "up" + files
+		return "up" + files + lacksText(n)
 	case n.GetHeardUnixNano() == 0:
 		return "not heard in this run"
 	}
@@ -115,6 +117,13 @@ func saidBy(node string) string {
 // told of them.
 func logsKnown(s *pb.StatusResponse) bool {
 	return s.GetSeat() == nil || s.GetSeat().GetOpen() || s.GetFrom() != ""
+}
+
+func lacksText(n *pb.NodeState) string {
+	if n.GetLacks() == "" {
+		return ""
+	}
+	return "; may lack records: " + n.GetLacks()
 }
 
 // noTrouble is what stands for an empty list of troubles: none, if the logs are known.

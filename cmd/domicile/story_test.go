@@ -120,6 +120,10 @@ func (s story) addSeat(v *admin.View) {
 		v.Links[i] = regions.LinkStatus{Peer: v.Links[i].Peer}
 	}
 	switch s.seat {
+	case "fills":
+		v.Seat.Hands, v.Seat.Holder, v.Seat.Reason = true, "b", "another node of the region holds the seat"
+		v.Seat.Nodes[0].Lacks = "2 of its 5 replicas are not filled yet"
+		v.Seat.Nodes[2].Up, v.Seat.Nodes[2].Heard = true, s.now
 	case "hands":
 		v.Seat.Hands, v.Seat.Holder, v.Seat.Reason = true, "b", "another node of the region holds the seat"
 		if !s.mute {

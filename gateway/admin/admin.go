@@ -166,8 +166,9 @@ func (a *Admin) resident() map[string]bool {
 	return resident
 }
 
-// ready is "" when this region can take records of its own, else why not. Links play
-// no part: a region works while every other one is out of reach.
+// ready is "" when this region can take records of its own, and this node holds all that it
+// should, else why not: once a node is ready, another of its region may be stopped. Links
+// play no part: a region works while every other one is out of reach.
 func (a *Admin) ready(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -176,6 +177,8 @@ func (a *Admin) ready(ctx context.Context) string {
 		problems = append(problems, seat.Reason)
 	} else if seat.belowQuorum() {
 		problems = append(problems, "below quorum")
+	} else if lacks := seat.lacks(); lacks != "" {
+		problems = append(problems, "this node may lack records of the region: "+lacks)
 	}
 	if p, ok := a.policy.get(ctx); !ok || !p.Active {
 		problems = append(problems, "no policy is active")

@@ -20,6 +20,9 @@ func heals(v *View, m *pb.StatusResponse) []string {
 			out = append(out, "the link to "+l.Peer+" is dialled again at least every 5 s")
 		}
 	}
+	if len(lackingNodes(&v.Seat)) > 0 && !v.Seat.belowQuorum() {
+		out = append(out, "a node that may lack records is filled from the others once it is connected to them")
+	}
 	for _, x := range m.Troubles {
 		switch regions.LagState(x.GetState()) {
 		case regions.LagLinkDown, regions.LagCatchingUp, regions.LagUnknown, regions.LagStalled:
@@ -47,6 +50,9 @@ func advice(v *View, m *pb.StatusResponse) []string {
 	for _, n := range v.Seat.Nodes {
 		if !n.Up {
 			out = append(out, "bring node "+n.Name+" of this region back: look at its machine and its log, then, there: domicile serve -c node.yaml")
+		}
+		if n.Lacks != "" {
+			out = append(out, "stop no other node of this region until node "+n.Name+" holds what it should")
 		}
 	}
 	if len(filesApart(v)) > 0 {

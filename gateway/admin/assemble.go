@@ -200,7 +200,7 @@ func verdict(v *View, m *pb.StatusResponse) (level, line string) {
 	case !v.Policy.Active:
 		return "failed", "failed: no policy is active; publishing and reading are refused here"
 	}
-	bad := append(missingNodes(&v.Seat), filesApart(v)...)
+	bad := slices.Concat(missingNodes(&v.Seat), lackingNodes(&v.Seat), filesApart(v))
 	if v.Seat.Hands {
 		return handsVerdict(v, bad)
 	}

@@ -21,7 +21,7 @@ func seatState(v *View) *pb.SeatState {
 	for _, n := range s.Nodes {
 		files := v.Files[n.Name]
 		m.Nodes = append(m.Nodes, &pb.NodeState{Name: n.Name, Self: n.Self, Up: n.Up, HeardUnixNano: wire.TimeToProto(n.Heard),
-			ManifestDigest: files.GetManifestDigest(), PolicyRevision: files.GetPolicyRevision()})
+			ManifestDigest: files.GetManifestDigest(), PolicyRevision: files.GetPolicyRevision(), Lacks: n.Lacks})
 	}
 	return m
 }
@@ -36,6 +36,28 @@ func missingNodes(s *Seat) []string {
 		}
 	}
 	return out
+}
+
+// lackingNodes says which nodes that are up do not hold all of the region's logs: until they
+// do, the region may not be able to spare another one.
+func lackingNodes(s *Seat) []string {
+	var out []string
+	for _, n := range s.Nodes {
+		if n.Lacks != "" {
+			out = append(out, "node "+n.Name+" may lack records of the region: "+n.Lacks)
+		}
+	}
+	return out
+}
+
+// lacks is what this node lacks; nothing while it has the logs open.
+func (s *Seat) lacks() string {
+	for _, n := range s.Nodes {
+		if n.Self && !s.Open {
+			return n.Lacks
+		}
+	}
+	return ""
 }
 
 // belowQuorum: the region is one of three nodes and less than a majority is heard.

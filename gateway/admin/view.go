@@ -65,6 +65,7 @@ type Sibling struct {
 	Name     string
 	Self, Up bool
 	Heard    time.Time // zero: not in this run
+	Lacks    string    // of the region's logs, while it is up; "": nothing
 }
 
 // Sources is where the figures come from. Each is called from any goroutine and

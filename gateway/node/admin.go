@@ -78,7 +78,11 @@ func (n *Node) seatState() admin.Seat {
 	h := n.fabric.Health()
 	s := admin.Seat{Open: n.turn.Load() != nil, Quorum: h.Quorum, Node: n.cfg.Node, Holder: seat.Node, Term: seat.Term, Since: seat.Since}
 	for _, m := range h.Members {
-		s.Nodes = append(s.Nodes, admin.Sibling{Name: m.Node, Self: m.Self, Up: m.Up, Heard: m.Heard})
+		sibling := admin.Sibling{Name: m.Node, Self: m.Self, Up: m.Up, Heard: m.Heard}
+		if m.Up {
+			sibling.Lacks = m.Lacks
+		}
+		s.Nodes = append(s.Nodes, sibling)
 	}
 	if s.Open {
 		return s

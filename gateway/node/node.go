@@ -129,9 +129,11 @@ func (n *Node) Start(ctx context.Context) error {
 func (n *Node) onClose(f func(context.Context) error) { n.closers = append(n.closers, f) }
 
 // Close stops taking records, lets those in flight find their outcome, and closes
-// the parts in reverse. What is undecided when ctx ends is told OUTCOME_UNKNOWN.
+// the parts in reverse. What is undecided when ctx ends is told OUTCOME_UNKNOWN. In a region
+// of three it first waits a bounded time until the others can do without this node.
 func (n *Node) Close(ctx context.Context) error {
 	n.once.Do(func() {
+		n.spare(ctx)
 		if n.shut != nil {
 			n.shut()
 		}
@@ -142,6 +144,16 @@ func (n *Node) Close(ctx context.Context) error {
 		n.loops.Wait()
 	})
 	return n.err
+}
+
+// spare waits, while this node still serves, until the region can do without it.
+func (n *Node) spare(ctx context.Context) {
+	if n.fabric == nil {
+		return
+	}
+	if err := n.fabric.Spare(ctx); err != nil {
+		n.logger.Warn("this node stops although the region needs it", "err", err)
+	}
 }
 
 func (n *Node) openIdentity(context.Context) error {

@@ -12,6 +12,7 @@ import (
 const (
 	firstRetry   = 250 * time.Millisecond
 	longestRetry = 15 * time.Second
+	trioRetry    = 2 * time.Second // in a region of three: its leaders are on the move
 )
 
 // firstTurn opens the turn of a node that holds its seat from the start. In a region of
@@ -77,7 +78,11 @@ func (n *Node) leave(ctx context.Context) error {
 func (n *Node) hold(ctx context.Context, seat fabric.Seat, t *turn) {
 	held, letGo := n.held(ctx, seat)
 	defer letGo()
-	for wait := firstRetry; t == nil; wait = min(2*wait, longestRetry) {
+	longest := longestRetry
+	if n.out != nil {
+		longest = trioRetry
+	}
+	for wait := firstRetry; t == nil; wait = min(2*wait, longest) {
 		var err error
 		if t, err = n.openTurn(held, seat); err == nil {
 			break

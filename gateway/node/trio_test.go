@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -223,13 +224,31 @@ func (r *trio) readAt(name string, n int) []string {
 	return ids
 }
 
+// ready waits as whoever restarts a region's nodes one by one does: until /readyz of each
+// says that it holds all that it should.
+func (r *trio) ready() {
+	r.t.Helper()
+	if err := lab.Poll(r.t.Context(), 60*time.Second, func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for name, n := range r.nodes {
+			if code, page := ready(r.t, n); code != http.StatusOK {
+				return fmt.Errorf("%s: %d %s", name, code, page)
+			}
+		}
+		return nil
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // RA1: a rolling restart under load, the holder included. Producers at all three doors
 // hear of nothing but retryable codes, nothing that was acknowledged is lost, and no
 // record is stored twice.
 func TestRA1_RollingRestartThroughDoors(t *testing.T) {
 	r := newTrio(t)
 	r.run(names[:]...)
-	r.holder()
+	r.ready()
 	load := r.produce(t)
 	for range 2 {
 		for _, name := range append([]string{r.holder()}, r.others(r.holder())...) {
@@ -237,7 +256,7 @@ func TestRA1_RollingRestartThroughDoors(t *testing.T) {
 			r.halt(name)
 			load.more(5)
 			r.run(name)
-			r.holder()
+			r.ready()
 		}
 	}
 	load.more(5)

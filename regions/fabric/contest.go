@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,13 +24,15 @@ const (
 	askWithin  = time.Second     // one look at the control stream; a request may have met no leader
 	pullWithin = 8 * time.Second // to get the leadership of a log's stream back, else the seat goes
 	pullAgain  = time.Second
-	abstainFor = 5 * time.Second // after StepDown
+	abstainFor = 5 * time.Second  // after StepDown
+	stepInAt   = 10 * time.Second // that nobody holds the seat although a majority is heard
 )
 
 // contest is a quorum region's seat as this node goes after it. All but yielded belongs to
 // the seat loop.
 type contest struct {
 	below  time.Time            // since when less than a majority is heard; zero: it is
+	vacant time.Time            // since when nobody holds the seat although a majority is heard; zero: it is not so
 	astray map[string]time.Time // streams of open logs that another node leads, since when
 	asked  map[string]time.Time // when their leadership was last asked for
 }
@@ -55,6 +58,9 @@ func (f *Fabric) lookAtSeat(c *contest) {
 	up, holder, term := f.members.up()
 	f.watchQuorum(c, up)
 	seat, _ := f.Seat()
+	if seat.Mine || holder != "" || !c.below.IsZero() {
+		c.vacant = time.Time{}
+	}
 	if seat.Mine {
 		if why := f.mustGiveUp(c, term); why != "" {
 			f.loseSeat(why)
@@ -71,6 +77,9 @@ func (f *Fabric) lookAtSeat(c *contest) {
 		if reason = f.tryTake(c); reason == "" {
 			return
 		}
+		if why := f.stepIn(c); why != "" {
+			reason += "; " + why
+		}
 	case !f.settled.Load():
 		// A node that joins while another holds the seat must know whose node it is, too.
 		if _, err := f.meet(); err != nil {
@@ -78,6 +87,33 @@ func (f *Fabric) lookAtSeat(c *contest) {
 		}
 	}
 	f.observe(Seat{Node: holder, Term: term, Reason: reason})
+}
+
+// stepIn does what can be done for a region that has a majority of its nodes and no holder.
+// A leader of the control stream that does not take the seat is asked to hand over. Where the
+// broker elects nobody because a replica is empty, only the node that has the rest can help;
+// then it says so.
+func (f *Fabric) stepIn(c *contest) string {
+	now := time.Now()
+	if c.vacant.IsZero() {
+		c.vacant = now
+	}
+	if now.Sub(c.vacant) < f.cfg.Pace.Of(stepInAt) {
+		return ""
+	}
+	if own := f.holds(); own.Short == 0 && !f.leads(controlStream) && now.Sub(c.asked[controlStream]) > f.cfg.Pace.Of(stepInAt) {
+		c.asked[controlStream] = now
+		f.cfg.Logger.Warn("nobody holds the seat although a majority is up: asking for it")
+		f.spawn(func() { f.askLead(f.ctx, controlStream) })
+	}
+	short := f.members.short()
+	if f.holds().Short > 0 {
+		short = append(short, f.cfg.Cluster.Node)
+	}
+	if len(short) == 0 {
+		return ""
+	}
+	return "replicas of node " + strings.Join(short, " and ") + " are not filled, and an empty one has no vote: start the node that is missing"
 }
 
 // observe publishes what this node sees of a seat that is not its own.

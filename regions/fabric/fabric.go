@@ -42,6 +42,7 @@ type Fabric struct {
 	yielded   atomic.Pointer[time.Time] // until when this node leaves the seat to others
 	listed    map[string]listedLog      // the region's list as of the last taking of the seat; mu
 	unfit     atomic.Bool               // this node's disk lost what its siblings have
+	holding   atomic.Pointer[holding]   // see holds
 	floor     atomic.Int64              // no stamp may be before it: what earlier runs and holders may have called closed
 
 	ctx    context.Context // ends when the fabric closes; writers stop waiting then
@@ -150,6 +151,7 @@ func (f *Fabric) openMember() (err error) {
 	for node := range f.members.peers {
 		f.spawn(func() { f.members.pingLoop(node) })
 	}
+	f.spawn(f.weighLoop)
 	f.spawn(f.seatLoop)
 	return nil
 }
@@ -372,6 +374,9 @@ func (f *Fabric) Close(ctx context.Context) error {
 	f.closing = true
 	f.mu.Unlock()
 	f.cancel()
+	if f.members != nil {
+		f.members.leave()
+	}
 	if !f.join(f.cfg.Pace.Of(AppendDeadline)) {
 		for _, l := range logs {
 			l.abandon()

@@ -22,17 +22,21 @@ func (f *Fabric) isFull() bool {
 // crowded: appends are refused here for want of room, and a sibling would take them.
 // While all are full, whoever holds the seat keeps it, for the readers.
 func (f *Fabric) crowded() bool {
-	return f.isFull() && f.members.able() != ""
+	return f.isFull() && f.members.first(func(p *peer) bool { return !p.ails }) != ""
 }
 
-// able is a sibling that is up and ails in nothing, "" without one.
+// able is a sibling that is up, ails in nothing and lacks nothing, "" without one.
 func (m *members) able() string {
-	return m.first(func(p *peer) bool { return !p.ails })
+	return m.first(func(p *peer) bool { return !p.ails && p.has.Lacks == "" })
 }
 
-// heir is a sibling that is up, if possible one that ails in nothing; "" without one.
+// heir is a sibling that is up, if possible one that is able, or at least lacks nothing;
+// "" without one.
 func (m *members) heir() string {
 	if name := m.able(); name != "" {
+		return name
+	}
+	if name := m.first(func(p *peer) bool { return p.has.Lacks == "" }); name != "" {
 		return name
 	}
 	return m.first(func(*peer) bool { return true })

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,8 +20,12 @@ import (
 const (
 	pingEvery  = 400 * time.Millisecond
 	silentFor  = 1200 * time.Millisecond // a node not heard for that long does not count
+	answerFor  = 3 * time.Second         // a later answer to a ping is none
 	giveUpSeat = 3 * time.Second         // below quorum: before the broker elects, which takes 4 s at least
 )
+
+// maxPings bounds the pings to one node that are not answered yet.
+const maxPings = 8
 
 // Member is a node of the region as this node sees it.
 type Member struct {
@@ -28,6 +33,7 @@ type Member struct {
 	Self  bool
 	Heard time.Time // when it last answered; zero: not in this run
 	Up    bool      // heard of late; always so of this node itself
+	Lacks string    // what it lacks of the region's logs, as it said itself when heard; "": nothing
 }
 
 // ping asks a node for a sign of life and, under a term, for its promise.
@@ -36,6 +42,8 @@ type ping struct {
 	Term  uint64 `json:"term"` // of the seat that the sender holds or is about to; 0: none
 	Holds bool   `json:"holds"`
 	Floor int64  `json:"floor"`
+	// Leaves: the sender stops, and no answer is expected.
+	Leaves bool `json:"leaves,omitempty"`
 }
 
 // pong is the answer: the node's word, and whether it holds the seat itself.
@@ -44,6 +52,7 @@ type pong struct {
 	Word  promise `json:"word"`
 	Holds uint64  `json:"holds"` // term of the seat it holds; 0: it does not
 	Ails  bool    `json:"ails"`  // the seat is better held elsewhere, see Fabric.ails
+	Has   holding `json:"has"`
 }
 
 // members is what a node of a quorum region knows of its siblings.
@@ -51,6 +60,7 @@ type members struct {
 	f        *Fabric
 	self     string
 	promises *promises
+	gone     atomic.Bool // this node has said that it stops
 
 	mu    sync.Mutex
 	peers map[string]*peer
@@ -58,9 +68,12 @@ type members struct {
 }
 
 type peer struct {
-	heard time.Time // steady, when the ping that it answered was sent
+	heard time.Time // steady, when it last answered
+	asked time.Time // steady, when the ping was sent whose answer is the latest
 	holds uint64    // term of the seat it said to hold when heard
 	ails  bool      // as it said when heard
+	has   holding   // as it said when heard
+	left  bool      // it said that it stops
 	term  uint64    // of the floor it promised
 	floor int64
 }
@@ -85,7 +98,7 @@ func pingSubject(node string) string { return "_DP." + node }
 func (m *members) serve(c *nats.Conn) error {
 	_, err := c.Subscribe(pingSubject(m.self), func(msg *nats.Msg) {
 		var p ping
-		if json.Unmarshal(msg.Data, &p) != nil {
+		if json.Unmarshal(msg.Data, &p) != nil || m.gone.Load() {
 			return
 		}
 		if b, err := json.Marshal(m.answer(p)); err == nil {
@@ -96,7 +109,7 @@ func (m *members) serve(c *nats.Conn) error {
 }
 
 func (m *members) answer(p ping) pong {
-	a := pong{Word: m.promises.get(), Ails: m.f.ails()}
+	a := pong{Word: m.promises.get(), Ails: m.f.ails(), Has: m.f.holds()}
 	if p.Term > 0 {
 		word, ok, err := m.promises.give(p.Term, p.Floor)
 		if err != nil {
@@ -109,30 +122,60 @@ func (m *members) answer(p ping) pong {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if from := m.peers[p.From]; from != nil && p.Holds {
+	switch from := m.peers[p.From]; {
+	case from == nil:
+	case p.Leaves:
+		from.heard, from.asked, from.holds, from.left = time.Time{}, time.Now(), 0, true
+	case p.Holds:
 		from.holds = max(from.holds, p.Term)
 	}
 	return a
 }
 
-// pingLoop keeps asking one sibling.
+// leave tells the siblings that this node stops: they need not wait to notice.
+func (m *members) leave() {
+	m.gone.Store(true)
+	b, err := json.Marshal(ping{From: m.self, Leaves: true})
+	if err != nil {
+		return
+	}
+	for node := range m.peers {
+		_ = m.f.broker.talk.Publish(pingSubject(node), b)
+	}
+	_ = m.f.broker.talk.FlushTimeout(m.f.cfg.Pace.Of(pingEvery))
+}
+
+// pingLoop keeps asking one sibling. It does not wait for an answer before it asks again,
+// so that a slow one does not look like silence.
 func (m *members) pingLoop(node string) {
 	tick := time.NewTicker(m.f.cfg.Pace.Of(pingEvery))
 	defer tick.Stop()
+	open := make(chan struct{}, maxPings)
 	for {
-		seat, _ := m.f.Seat()
-		p := ping{}
-		if seat.Mine {
-			p.Term, p.Holds, p.Floor = seat.Term, true, m.f.cfg.Clock.Now().UnixNano()
-		}
-		if _, err := m.ask(m.f.ctx, node, p); err == nil && seat.Mine {
-			m.raise(seat.Term, p.Floor)
+		select {
+		case open <- struct{}{}:
+			if !m.f.spawn(func() { m.ping(node); <-open }) {
+				return
+			}
+		default:
 		}
 		select {
 		case <-tick.C:
 		case <-m.f.ctx.Done():
 			return
 		}
+	}
+}
+
+// ping asks a sibling once, under the seat that is held here.
+func (m *members) ping(node string) {
+	seat, _ := m.f.Seat()
+	p := ping{}
+	if seat.Mine {
+		p.Term, p.Holds, p.Floor = seat.Term, true, m.f.cfg.Clock.Now().UnixNano()
+	}
+	if _, err := m.ask(m.f.ctx, node, p); err == nil && seat.Mine {
+		m.raise(seat.Term, p.Floor)
 	}
 }
 
@@ -144,7 +187,7 @@ func (m *members) ask(ctx context.Context, node string, p ping) (pong, error) {
 	if err != nil {
 		return a, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.f.cfg.Pace.Of(silentFor))
+	ctx, cancel := context.WithTimeout(ctx, m.f.cfg.Pace.Of(answerFor))
 	defer cancel()
 	sent := time.Now()
 	reply, err := m.f.broker.talk.RequestWithContext(ctx, pingSubject(node), b)
@@ -154,10 +197,13 @@ func (m *members) ask(ctx context.Context, node string, p ping) (pong, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	peer := m.peers[node]
-	if err != nil {
+	if err != nil || peer.left && sent.Before(peer.asked) {
 		return a, err
 	}
-	peer.heard, peer.holds, peer.ails = sent, a.Holds, a.Ails
+	peer.heard = time.Now()
+	if !sent.Before(peer.asked) {
+		peer.asked, peer.holds, peer.ails, peer.has, peer.left = sent, a.Holds, a.Ails, a.Has, false
+	}
 	if a.Given && (p.Term > peer.term || p.Term == peer.term && p.Floor > peer.floor) {
 		peer.term, peer.floor = p.Term, p.Floor
 	}
@@ -192,8 +238,8 @@ func (m *members) closed() time.Time {
 	return time.Unix(0, m.floor).UTC()
 }
 
-// poll asks all siblings at once for their word under a term. It succeeds when a majority
-// gave it, with the highest floor among theirs.
+// poll asks all siblings at once for their word under a term. It succeeds as soon as a
+// majority gave it, with the highest floor among theirs.
 func (m *members) poll(ctx context.Context, term uint64, floor int64) (highest int64, ok bool) {
 	word, ok, err := m.promises.give(term, floor)
 	if err != nil || !ok {
@@ -212,13 +258,17 @@ func (m *members) poll(ctx context.Context, term uint64, floor int64) (highest i
 		}
 	}
 	given, highest := 1, word.Floor
+	majority := (len(m.peers)+1)/2 + 1
 	for range m.peers {
 		if a := <-answers; a != nil {
 			given++
 			highest = max(highest, a.Word.Floor)
 		}
+		if given >= majority {
+			return highest, true
+		}
 	}
-	return highest, given > (len(m.peers)+1)/2
+	return highest, false
 }
 
 // up is how many nodes, this one included, were heard of late, and since when at least a
@@ -246,9 +296,9 @@ func (m *members) isUp(p *peer) bool {
 func (m *members) list() []Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := []Member{{Node: m.self, Self: true, Heard: m.f.cfg.Clock.Now(), Up: true}}
+	out := []Member{{Node: m.self, Self: true, Heard: m.f.cfg.Clock.Now(), Up: true, Lacks: m.f.holds().Lacks}}
 	for name, p := range m.peers {
-		x := Member{Node: name, Up: m.isUp(p)}
+		x := Member{Node: name, Up: m.isUp(p), Lacks: p.has.Lacks}
 		if !p.heard.IsZero() {
 			x.Heard = m.f.cfg.Clock.Now().Add(-time.Since(p.heard))
 		}

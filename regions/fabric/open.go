@@ -205,7 +205,18 @@ func (l *store) create(ctx context.Context) error {
 		return l.f.noRoom(ctx, l.cfg.ID, Need(l.cfg.MaxBytes), err)
 	}
 	l.incarnation, l.reserved = incarnation, Need(l.cfg.MaxBytes)
+	l.spread(ctx)
 	return l.list(ctx)
+}
+
+// info asks the broker for the state of the log's stream. In a quorum region a question that
+// meets no leader is never answered, so it is asked again.
+func (l *store) info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (info *jetstream.StreamInfo, err error) {
+	err = l.f.insist(ctx, func(ctx context.Context) error {
+		info, err = l.admin.Info(ctx, opts...)
+		return err
+	})
+	return info, err
 }
 
 // list enters the log in the store's own list, once the stream itself is on disk.
@@ -276,7 +287,7 @@ func (f *Fabric) flush(ctx context.Context) error {
 
 // state asks the broker for the log's stream, with the messages of each subject counted.
 func (l *store) state(ctx context.Context) (*jetstream.StreamInfo, error) {
-	return l.admin.Info(ctx, jetstream.WithSubjectFilter("*."+l.stream))
+	return l.info(ctx, jetstream.WithSubjectFilter("*."+l.stream))
 }
 
 // recover reads the log's end, bounds and recent ids back from the stream.

@@ -202,7 +202,7 @@ func (l *store) After(ctx context.Context, t time.Time) (uint64, error) {
 // reached holds; reached must hold for all items after it. Without one it is the
 // sequence after the end, and no message. Markers carry no place and are stepped over.
 func (l *store) find(ctx context.Context, d end, reached func(*message) bool) (uint64, *message, error) {
-	info, err := l.admin.Info(ctx)
+	info, err := l.info(ctx)
 	if err != nil {
 		return 0, nil, l.readFailed(err)
 	}

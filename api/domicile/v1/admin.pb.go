@@ -371,6 +371,7 @@ type NodeState struct {
 	// What it has in force, if it was asked and answered.
 	ManifestDigest string `protobuf:"bytes,5,opt,name=manifest_digest,json=manifestDigest,proto3" json:"manifest_digest,omitempty"` // empty: unknown
 	PolicyRevision string `protobuf:"bytes,6,opt,name=policy_revision,json=policyRevision,proto3" json:"policy_revision,omitempty"` // empty with a digest: none
+	Lacks          string `protobuf:"bytes,7,opt,name=lacks,proto3" json:"lacks,omitempty"`                                         // what it lacks of the region's logs, as it says itself; "": nothing, or it is not up
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -443,6 +444,13 @@ func (x *NodeState) GetManifestDigest() string {
 func (x *NodeState) GetPolicyRevision() string {
 	if x != nil {
 		return x.PolicyRevision
+	}
+	return ""
+}
+
+func (x *NodeState) GetLacks() string {
+	if x != nil {
+		return x.Lacks
 	}
 	return ""
 }
@@ -2030,14 +2038,15 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\x0fsince_unix_nano\x18\x06 \x01(\x03R\rsinceUnixNano\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12\x16\n" +
 	"\x06quorum\x18\b \x01(\bR\x06quorum\x12,\n" +
-	"\x05nodes\x18\t \x03(\v2\x16.domicile.v1.NodeStateR\x05nodes\"\xbd\x01\n" +
+	"\x05nodes\x18\t \x03(\v2\x16.domicile.v1.NodeStateR\x05nodes\"\xd3\x01\n" +
 	"\tNodeState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04self\x18\x02 \x01(\bR\x04self\x12\x0e\n" +
 	"\x02up\x18\x03 \x01(\bR\x02up\x12&\n" +
 	"\x0fheard_unix_nano\x18\x04 \x01(\x03R\rheardUnixNano\x12'\n" +
 	"\x0fmanifest_digest\x18\x05 \x01(\tR\x0emanifestDigest\x12'\n" +
-	"\x0fpolicy_revision\x18\x06 \x01(\tR\x0epolicyRevision\"\xf1\x03\n" +
+	"\x0fpolicy_revision\x18\x06 \x01(\tR\x0epolicyRevision\x12\x14\n" +
+	"\x05lacks\x18\a \x01(\tR\x05lacks\"\xf1\x03\n" +
 	"\tLinkState\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12&\n" +
