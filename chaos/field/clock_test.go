@@ -59,30 +59,18 @@ func (r *report) poll(n *field.Node, right func(*pb.StatusResponse) error) {
 // says before is never negative, nor as old as a clock is wrong.
 func (r *report) young(log string, n *field.Node) {
 	r.Helper()
-	desk, err := n.Desk()
-	must(r.T, err)
-	defer desk.Close()
 	must(r.T, lab.Poll(r.Context(), soon, func() error {
-		asking, cancel := context.WithTimeout(r.Context(), soon)
-		defer cancel()
-		age := fmt.Errorf("%s says nothing of %s", n.Name, log)
-		if err := desk.Lag(asking, &pb.LagRequest{}, func(m *pb.LagResponse) error {
-			for _, l := range m.GetLogs() {
-				if l.GetLog().GetTopic()+"@"+l.GetLog().GetSlot() != log || l.GetTarget() != n.Region {
-					continue
-				}
-				old := l.GetStalenessSeconds()
-				if l.GetStalenessKnown() && (old < 0 || old > 600) {
-					r.Errorf("%s says that its copy of %s is %.3f s old", n.Name, log, old)
-				}
-				if age = nil; !l.GetStalenessKnown() || old > 5 {
-					age = fmt.Errorf("%s says that its copy of %s is %.3f s old (known: %v)", n.Name, log, old, l.GetStalenessKnown())
-				}
-			}
-			return nil
-		}); err != nil {
+		l, err := r.lag(log, n, n.Region)
+		if err != nil {
 			return err
 		}
-		return age
+		old := l.GetStalenessSeconds()
+		if l.GetStalenessKnown() && (old < 0 || old > 600) {
+			r.Errorf("%s says that its copy of %s is %.3f s old", n.Name, log, old)
+		}
+		if !l.GetStalenessKnown() || old > 5 {
+			return fmt.Errorf("%s says that its copy of %s is %.3f s old (known: %v)", n.Name, log, old, l.GetStalenessKnown())
+		}
+		return nil
 	}))
 }

@@ -31,6 +31,9 @@ func TestR14d_ANarrowLineIsSlowAndNotDead(t *testing.T) {
 	}
 	load.Wait()
 	must(t, lab.Pass(t.Context(), 8*time.Second))
+	if n := r.pending("orders@eu-west", eu, "us-east"); n < 50 {
+		t.Errorf("%d records wait for us-east: the line was not narrow", n)
+	}
 	stop()
 	watchers.Wait()
 	end()

@@ -173,13 +173,20 @@ func (n *Node) Stop(ctx context.Context) error {
 	n.mu.Unlock()
 	select {
 	case <-p.done:
-		if p.err != nil {
+		if p.err != nil && !terminated(p.cmd.ProcessState) {
 			return fmt.Errorf("%s ended with %w; its log ends:\n%s", n.Name, p.err, n.LogEnd())
 		}
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%s does not stop: %w; its log ends:\n%s", n.Name, context.Cause(ctx), n.LogEnd())
 	}
+}
+
+// terminated reports whether a process was ended by SIGTERM: it was so young that it did
+// not listen for it yet.
+func terminated(s *os.ProcessState) bool {
+	status, ok := s.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGTERM
 }
 
 // Skew sets the node's wall clock wrong by d, in whole seconds, from now on: a node

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
 	"domicile/chaos/field"
 	"domicile/chaos/invariant"
 	"domicile/chaos/lab"
@@ -124,3 +126,41 @@ func TestB13_KilledTargetsHoldEachRecordOnce(t *testing.T) {
 
 // stored is how many records producers have acks for.
 func (r *report) stored() uint64 { return uint64(len(r.book.Entries())) }
+
+// lag is what a node says of a log's lag towards a target.
+func (r *report) lag(log string, n *field.Node, target string) (said *pb.LogLag, err error) {
+	desk, err := n.Desk()
+	if err != nil {
+		return nil, err
+	}
+	defer desk.Close()
+	ctx, cancel := context.WithTimeout(r.Context(), soon)
+	defer cancel()
+	err = desk.Lag(ctx, &pb.LagRequest{}, func(m *pb.LagResponse) error {
+		for _, l := range m.GetLogs() {
+			if wire.LogFromProto(l.GetLog()).String() == log && l.GetTarget() == target {
+				said = l
+			}
+		}
+		return nil
+	})
+	if err == nil && said == nil {
+		err = fmt.Errorf("%s says nothing of %s for %s", n.Name, log, target)
+	}
+	return said, err
+}
+
+// pending is how many records of a log its home says that a target still has to get, as
+// soon as it knows.
+func (r *report) pending(log string, home *field.Node, target string) (records uint64) {
+	r.Helper()
+	must(r.T, lab.Poll(r.Context(), soon, func() error {
+		l, err := r.lag(log, home, target)
+		if err == nil && !l.GetRecordsKnown() {
+			err = fmt.Errorf("%s does not know how far %s is behind: %v", home.Name, target, l)
+		}
+		records = l.GetRecords()
+		return err
+	}))
+	return records
+}
