@@ -16,7 +16,7 @@ import (
 // dead: at real pace neither side calls it down or hears the other late, and when the line
 // is wide again the copies catch up.
 func TestR14d_ANarrowLineIsSlowAndNotDead(t *testing.T) {
-	r := &report{T: t, f: open(t, field.Options{Pace: 1})}
+	r := &report{T: t, f: open(t, field.Options{Pace: 1}), padding: 1000}
 	eu, us := r.f.Node("eu-west"), r.f.Node("us-east")
 	must(t, r.f.Narrow(t.Context(), "eu-west", "us-east", 50_000))
 	end := r.book.During(ledger.Step{Kind: ledger.SlowLine, Region: "eu-west", Peer: "us-east", Value: "50 kbit/s"})

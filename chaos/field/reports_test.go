@@ -19,8 +19,9 @@ import (
 // report is one field report played on processes, as its producers see it.
 type report struct {
 	*testing.T
-	f    *field.Field
-	book ledger.Book
+	f       *field.Field
+	book    ledger.Book
+	padding int // bytes that every record carries besides
 }
 
 // publish publishes n global orders in eu-west, in order, each until it has an answer
@@ -32,6 +33,7 @@ func (r *report) publish(prefix string, n int) {
 	defer c.Close()
 	for i := range n {
 		o := order(fmt.Sprintf("%s-%d", prefix, i), "global")
+		o.Body = append(o.Body, make([]byte, r.padding)...)
 		e := ledger.Entry{ID: o.ID, Hash: ledger.Hash(o.Body), Topic: o.Topic, Size: o.Size(), Asked: "eu-west", Residency: "global", Rests: r.f.Federation.Regions(), Started: time.Now()}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), soon)
 		ack, err := c.Publish(ctx, o)
