@@ -368,7 +368,7 @@ func TestB03_ClockSkewIsCorrectedAndNeverNegative(t *testing.T) {
 	r.wire.mu.Lock()
 	r.wire.offset = -744 * time.Second
 	r.wire.mu.Unlock()
-	if l = r.atTarget(); l.Staleness != 0 || l.SecondsTrusted || r.counts.clamped.Load() == 0 {
+	if l = r.atTarget(); l.StalenessKnown || l.Staleness != 0 || l.SecondsTrusted || r.counts.clamped.Load() == 0 {
 		t.Errorf("%+v, %d clamped", l, r.counts.clamped.Load())
 	}
 }

@@ -9,22 +9,23 @@ import (
 	"domicile/regions"
 )
 
-// staleness is (now − offset) − safe, on the origin's clock. It grows by itself while
-// nothing is heard. negative reports that it was clamped: a clock is off.
+// staleness is (now + offset) − safe, on the origin's clock. It grows by itself while
+// nothing is heard. negative reports that it would be below zero: within the error of the
+// offset that is none, beyond it the origin's stamps lie ahead of its clock, as after a
+// clock that was set back, and nobody can tell from them how old the copy is.
 func staleness(l *regions.Lag, safe, now time.Time, link regions.LinkStatus) (negative bool) {
 	l.SafeTime = safe
 	l.SecondsTrusted = link.OffsetOK && link.Offset.Abs() <= MaxOffset
 	if safe.IsZero() {
 		return false
 	}
-	l.StalenessKnown = true
-	l.StalenessError = link.OffsetErr
-	l.Staleness = now.Add(link.Offset).Sub(safe)
-	if l.Staleness < 0 {
-		l.Staleness = 0
-		return true
+	age := now.Add(link.Offset).Sub(safe)
+	if age >= -link.OffsetErr {
+		l.StalenessKnown, l.Staleness, l.StalenessError = true, max(0, age), link.OffsetErr
+	} else {
+		l.SecondsTrusted = false
 	}
-	return false
+	return age < 0
 }
 
 // targetView is what a target knows of one copy at one instant.
@@ -146,8 +147,9 @@ func (f *flow) exposure(l *regions.Lag, head uint64, now time.Time) {
 		return
 	}
 	oldest, known := f.tally.oldest(head)
-	if l.ExposureKnown = known; known && !oldest.IsZero() {
-		l.Exposure = max(0, now.Sub(oldest))
+	// A stamp that lies ahead, as after a clock that was set back, has no age.
+	if l.ExposureKnown = known && !oldest.After(now); l.ExposureKnown && !oldest.IsZero() {
+		l.Exposure = now.Sub(oldest)
 	}
 	records, bytes, exact := f.tally.pending(head)
 	if exact {

@@ -68,6 +68,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "instant":
 		s.view.heard = at("closed")
 		k.instant(at("closed"))
+	case "clock":
+		k.clock = at("reads")
 	case "connect":
 		k.disconnected()
 	case "apply":

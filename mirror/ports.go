@@ -38,7 +38,7 @@ type Metrics interface {
 	Crossed(log api.LogID, took time.Duration)
 	// Rebuilt: a flow made no progress, and its reader and stream were made anew.
 	Rebuilt(log api.LogID, target, hop string)
-	// Clamped: a negative staleness was shown as 0; a clock is off.
+	// Clamped: a staleness would be negative, and is 0 or unknown; a clock is off.
 	Clamped(log api.LogID)
 }
 

@@ -33,14 +33,20 @@ type knowledge struct {
 	mark     regions.LogMark
 	closings []closing // heads the copy has not reached, ascending
 	alarm    trouble   // why nothing the origin says is believed
+	clock    time.Time // the latest that the origin's clock can read; zero: not known
 	safe     time.Time // zero: none
 }
+
+// ahead reports whether a stamp lies ahead of the origin's clock, as those do that it
+// gives after its clock was set back, until it has come up with them. They are in order,
+// and say nothing of when.
+func (k *knowledge) ahead(stamp time.Time) bool { return !k.clock.IsZero() && stamp.After(k.clock) }
 
 // applied takes in where the copy ends now. The stamp of its last item is safe by
 // itself: stamps never go back within a log.
 func (k *knowledge) applied(incarnation string, cursor uint64, at time.Time) {
 	k.incarnation, k.cursor, k.cursorTime = incarnation, cursor, at
-	if !at.IsZero() {
+	if !at.IsZero() && !k.ahead(at) {
 		k.raise(at)
 	}
 	k.reach()
@@ -66,7 +72,9 @@ func (k *knowledge) marked(m regions.LogMark) {
 	if !m.Closed.IsZero() && m.Closed.Before(k.safe) {
 		// Only a home that was restarted with its clock set back takes its word back:
 		// records that are stamped before what it promised may come now.
-		k.safe, k.closings = k.cursorTime, k.closings[:0]
+		if k.safe, k.closings = k.cursorTime, k.closings[:0]; k.ahead(k.safe) {
+			k.safe = time.Time{}
+		}
 	}
 	k.closes(closing{m.Head, m.HeadTime, m.Closed})
 }

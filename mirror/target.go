@@ -53,7 +53,8 @@ type copied struct {
 	ledger    regions.Ledger
 	trouble   trouble
 	moved     time.Time
-	withheld  uint64 // by our ingress, in this run
+	offset    *time.Duration // of the home's clock, at most, as measured last; nil: not known
+	withheld  uint64         // by our ingress, in this run
 }
 
 // NewTarget checks the configuration and notes which copies this region is to have.
@@ -137,12 +138,20 @@ func (c *copied) open(ctx context.Context) error {
 
 // take notes where the copy ends now. c.mu is held.
 func (c *copied) take(cursor regions.Cursor) {
+	c.moved = c.target.cfg.Clock.Now()
+	c.readClock(c.moved)
 	c.knowledge.applied(cursor.Incarnation, cursor.Sequence, cursor.Time)
 	c.ledger = cursor.Ledger
-	c.moved = c.target.cfg.Clock.Now()
 	if sum := cursor.Ledger.Sum(); sum != cursor.Sequence {
 		c.knowledge.alarm = trouble{regions.LagStalled, "the copy's ledger does not sum to its cursor"}
 		c.target.cfg.Logger.Error("copy ledger does not sum to the cursor", "log", c.id.String(), "cursor", cursor.Sequence, "sum", sum)
+	}
+}
+
+// readClock notes what the home's clock can read at our now. c.mu is held.
+func (c *copied) readClock(now time.Time) {
+	if c.knowledge.clock = (time.Time{}); c.offset != nil {
+		c.knowledge.clock = now.Add(*c.offset)
 	}
 }
 
@@ -150,6 +159,11 @@ func (c *copied) take(cursor regions.Cursor) {
 // the order in which they were sent.
 func (t *Target) Watermarks(peer string, w regions.Watermarks) {
 	now := t.cfg.Clock.Now()
+	var offset *time.Duration
+	if link, _ := t.cfg.Link(peer); link.OffsetOK {
+		most := link.Offset + link.OffsetErr
+		offset = &most
+	}
 	t.mu.Lock()
 	t.heard[peer] = now
 	t.mu.Unlock()
@@ -160,14 +174,16 @@ func (t *Target) Watermarks(peer string, w regions.Watermarks) {
 	for _, c := range t.all() {
 		if c.home == peer {
 			m, ok := listed[c.id]
-			c.heardOf(m, ok, &w, now)
+			c.heardOf(m, ok, &w, now, offset)
 		}
 	}
 }
 
-func (c *copied) heardOf(m regions.LogMark, listed bool, w *regions.Watermarks, now time.Time) {
+func (c *copied) heardOf(m regions.LogMark, listed bool, w *regions.Watermarks, now time.Time, offset *time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.offset = offset
+	c.readClock(now)
 	k := &c.knowledge
 	if k.mark.Head <= k.cursor {
 		c.moved = now // not behind so far: the time to stall starts here

@@ -74,3 +74,39 @@ func (r *report) young(log string, n *field.Node) {
 		return nil
 	}))
 }
+
+// B03: a home that ran half an hour ahead is started again with its clock right. Its
+// stamps lie ahead of its clock from then on. Cut off, its copy never says that it is
+// younger than the cut.
+func TestB03_AHomeThatRanAheadHidesNoLag(t *testing.T) {
+	r := &report{T: t, f: open(t, field.Options{})}
+	eu, us := r.f.Node("eu-west"), r.f.Node("us-east")
+	for i, by := range []time.Duration{30 * time.Minute, 0} {
+		eu.Kill()
+		must(t, eu.Skew(by))
+		must(t, eu.Start())
+		must(t, r.f.Linked(t.Context(), soon))
+		r.publish(fmt.Sprint("start ", i), 20)
+		must(t, lab.Poll(t.Context(), soon, func() error {
+			if l, err := r.lag("orders@eu-west", us, "us-east"); err != nil || l.GetCursor() < uint64(20*(i+1)) {
+				return fmt.Errorf("%v, %w", l, err)
+			}
+			return nil
+		}))
+	}
+	must(t, r.f.Sever(t.Context(), "eu-west", "us-east", field.Drop, time.Hour))
+	cut := time.Now()
+	sees(t, us, "eu-west", 0)
+	for time.Since(cut) < 8*time.Second {
+		before := time.Since(cut)
+		l, err := r.lag("orders@eu-west", us, "us-east")
+		must(t, err)
+		if least := before.Seconds() - 1 - l.GetStalenessErrorSeconds(); l.GetStalenessKnown() && l.GetStalenessSeconds() < least {
+			t.Fatalf("%.3f s after the cut the copy is said to be %.3f s old", before.Seconds(), l.GetStalenessSeconds())
+		}
+		must(t, lab.Pass(t.Context(), 200*time.Millisecond))
+	}
+	must(t, r.f.Heal(t.Context()))
+	r.copied()
+	r.judge()
+}

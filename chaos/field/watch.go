@@ -52,7 +52,8 @@ func (f *Field) LinkedIn(ctx context.Context, region string, within time.Duratio
 }
 
 // CaughtUp waits until every copy is complete up to an instant, by the regions' own
-// exported safe times.
+// exported safe times, and no home knows of a record that waits: a home whose clock was
+// ahead stamps its records ahead of it, and a safe time of its own clock says little then.
 func (f *Field) CaughtUp(ctx context.Context, instant time.Time, within time.Duration) error {
 	return f.poll(ctx, within, func(ctx context.Context, region string) error { return f.caughtUp(ctx, region, instant) })
 }
@@ -125,10 +126,23 @@ func (f *Field) caughtUp(ctx context.Context, region string, instant time.Time) 
 		if err != nil {
 			return err
 		}
-		safe := map[string]float64{}
+		safe, waiting, holds := map[string]float64{}, map[string]float64{}, true
 		for _, m := range page {
-			if m.Name == lab.SafeTimeSeconds && m.Labels["target"] == region {
+			switch {
+			case m.Name == lab.SafeTimeSeconds && m.Labels["target"] == region:
 				safe[m.Labels["log"]] = m.Value
+			case m.Name == lab.PendingRecords && m.Labels["home"] == region:
+				waiting[m.Labels["log"]+" for "+m.Labels["target"]] = m.Value
+			case m.Name == lab.SeatHeld:
+				holds = m.Value == 1
+			}
+		}
+		if !holds {
+			return fmt.Errorf("%s does not hold the seat", n.Name)
+		}
+		for _, flow := range f.flows(region) {
+			if n, known := waiting[flow]; !known || n > 0 {
+				return fmt.Errorf("%.0f records of %s wait (known: %v)", n, flow, known)
 			}
 		}
 		want := float64(instant.UnixMicro()) / 1e6
@@ -139,4 +153,20 @@ func (f *Field) caughtUp(ctx context.Context, region string, instant time.Time) 
 		}
 		return nil
 	})
+}
+
+// flows names, for each log whose home a region is, the targets that get copies of it.
+func (f *Field) flows(region string) (flows []string) {
+	for _, name := range f.Federation.Topics() {
+		topic, _ := f.Federation.Topic(name)
+		for _, log := range f.Federation.Logs(topic) {
+			if home, _, _ := f.Federation.Home(log); home != region {
+				continue
+			}
+			for _, target := range f.Federation.Targets(log) {
+				flows = append(flows, log.String()+" for "+target)
+			}
+		}
+	}
+	return flows
 }

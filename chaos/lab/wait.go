@@ -14,7 +14,9 @@ import (
 const (
 	LagSeconds      = "domicile_mirror_lag_seconds"
 	SafeTimeSeconds = "domicile_mirror_safe_time_seconds"
+	PendingRecords  = "domicile_mirror_pending_records"
 	MirrorState     = "domicile_mirror_state"
+	SeatHeld        = "domicile_seat_held"
 	LinkUp          = "domicile_link_up"
 	PolicyActive    = "domicile_policy_active"
 )

@@ -40,7 +40,7 @@ func newMetrics() *Metrics {
 	m.withheld = vec("domicile_mirror_withheld_total", "Records that policy keeps from a copy.", "log", "target", "side", "code")
 	m.refused = vec("domicile_mirror_refused_batches_total", "Batches from a peer that were not applied.", "log", "peer", "code")
 	m.rebuilt = vec("domicile_mirror_rebuilt_total", "Flows that stood still and were made anew.", "log", "target", "hop")
-	m.clamped = vec("domicile_mirror_clamped_total", "Negative ages shown as zero: a clock is off.", "log")
+	m.clamped = vec("domicile_mirror_clamped_total", "Ages that would be negative: a clock is off.", "log")
 	m.crossing = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "domicile_mirror_crossing_seconds",
 		Help: "Time from ingest at the home to this region's disk, one sample per batch, its oldest record.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}, []string{"log"})
 	m.registry.MustRegister(m.crossing)
