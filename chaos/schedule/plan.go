@@ -104,7 +104,7 @@ func Generate(seed uint64, shape Shape, span time.Duration) Plan {
 		g.lane("nodes", longest/2, func() Step { return g.onNodes(struck[g.rng.IntN(len(struck))]) })
 	}
 	if len(g.allowed(flipKinds)) > 0 {
-		g.lane("policies", 2*longest, func() Step {
+		g.lane("policies", 4*longest, func() Step {
 			return Step{Kind: ledger.PolicyFlip, Regions: g.shuffled(g.names), For: g.between(shortest, longest)}
 		})
 	}
