@@ -110,7 +110,7 @@ func (b *Birth) bootstrap() error {
 	if err := os.Remove(filepath.Join(b.Dir, storeFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	s, err := openStore(b.Dir)
+	s, err := openStore(b.Dir, retryEvery, func() {})
 	if err != nil {
 		return err
 	}

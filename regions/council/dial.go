@@ -15,5 +15,9 @@ func (v *Voter) dialVoter(ctx context.Context, region string) (net.Conn, error) 
 		return nil, err
 	}
 	_ = conn.SetDeadline(time.Time{}) // the protocol sets its own
-	return conn, nil
+	if !v.hold(conn) {
+		_ = conn.Close() // too many, or closing
+		return nil, net.ErrClosed
+	}
+	return &heldConn{conn, v}, nil
 }

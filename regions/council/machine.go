@@ -120,14 +120,15 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 }
 
 func (m *machine) export() error {
-	entries, err := m.state.Audit(m.audit.number)
-	if err != nil {
+	if first := m.state.AuditFirst(); m.audit.number+1 < first {
 		// A leader's snapshot brought this voter past entries that it never saw one by one.
-		number, _ := m.state.AuditHead()
-		if err := m.audit.gap(number); err != nil {
+		if err := m.audit.gap(first - 1); err != nil {
 			return err
 		}
-		return nil
+	}
+	entries, err := m.state.Audit(m.audit.number)
+	if err != nil {
+		return err
 	}
 	return m.audit.append(entries)
 }

@@ -39,7 +39,7 @@ func (v *Voter) serve() {
 func (v *Voter) hold(c net.Conn) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed || len(v.conns) >= maxConns {
+	if v.closed || v.silent || len(v.conns) >= maxConns {
 		return false
 	}
 	v.conns[c] = true

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -13,7 +15,18 @@ import (
 )
 
 // store keeps a voter's log and its votes in one file, synced with every transaction.
-type store struct{ db *bolt.DB }
+//
+// The voters' protocol ends the process when a vote can't be kept or an entry can't be read.
+// A region must outlive its voter, so the store stands still there instead: it tries again
+// while the disk is full, and for anything else silences the voter and waits until it is
+// closed. A leader that stood still with open lines would be believed to lead on.
+type store struct {
+	db      *bolt.DB
+	full    time.Duration // between two tries on a full disk
+	silence func()        // ends all that the voter says
+	closed  chan struct{} // the voter is silent and closing
+	broken  atomic.Pointer[error]
+}
 
 const storeFile = "votes.db"
 
@@ -21,7 +34,7 @@ const storeFile = "votes.db"
 func logBucket() []byte  { return []byte("log") }
 func voteBucket() []byte { return []byte("votes") }
 
-func openStore(dir string) (*store, error) {
+func openStore(dir string, full time.Duration, silence func()) (*store, error) {
 	db, err := bolt.Open(filepath.Join(dir, storeFile), 0o600, &bolt.Options{Timeout: 5 * time.Second})
 	if err != nil {
 		return nil, fmt.Errorf("open the voter's store: %w", err)
@@ -37,10 +50,74 @@ func openStore(dir string) (*store, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &store{db}, nil
+	return &store{db: db, full: full, silence: silence, closed: make(chan struct{})}, nil
 }
 
 func (s *store) close() error { return s.db.Close() }
+
+// release lets go of whoever stands still. Nothing that the voter says may leave it any
+// more by then.
+func (s *store) release() { close(s.closed) }
+
+// failure is why the store stands still, nil if it does not.
+func (s *store) failure() error {
+	if err := s.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// insist does what has to be done. It returns undone only once the voter is closing.
+func (s *store) insist(do func() error) {
+	for {
+		err := do()
+		if s.note(err); err == nil {
+			return
+		}
+		var again <-chan time.Time
+		if full(err) {
+			again = time.After(s.full)
+		}
+		select {
+		case <-again:
+		case <-s.closed:
+			return
+		}
+	}
+}
+
+// note keeps what became of a write or a read, and silences a voter whose disk is broken.
+func (s *store) note(err error) {
+	switch {
+	case err == nil && full(s.failure()):
+		s.broken.Store(nil)
+	case err != nil:
+		s.broken.Store(&err)
+		if !full(err) {
+			s.silence()
+		}
+	}
+}
+
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// verify writes once and reads every entry. The voters' protocol takes a damaged one for a
+// reason to end the process, so it never starts on one.
+func (s *store) verify() error {
+	err := s.db.Update(func(tx *bolt.Tx) error { return tx.Bucket(voteBucket()).Put([]byte("opened"), []byte{entryVersion}) })
+	if err != nil {
+		return fmt.Errorf("write the voter's store: %w", err)
+	}
+	return s.db.View(func(tx *bolt.Tx) error {
+		return tx.Bucket(logBucket()).ForEach(func(k, data []byte) error {
+			var e raft.Log
+			if err := decodeEntry(data, &e); err != nil {
+				return fmt.Errorf("entry %d: %w; take the region out of the voters, create its voter anew and let it join", binary.BigEndian.Uint64(k), err)
+			}
+			return nil
+		})
+	})
+}
 
 func indexKey(index uint64) []byte { return binary.BigEndian.AppendUint64(nil, index) }
 
@@ -64,22 +141,37 @@ func (s *store) end(find func(*bolt.Cursor) []byte) (index uint64, err error) {
 	return index, err
 }
 
-// GetLog reads an entry, and refuses one that is damaged.
+// GetLog reads an entry. It never returns a damaged one.
 func (s *store) GetLog(index uint64, into *raft.Log) error {
-	return s.db.View(func(tx *bolt.Tx) error {
-		data := tx.Bucket(logBucket()).Get(indexKey(index))
-		if data == nil {
-			return raft.ErrLogNotFound
-		}
-		return decodeEntry(data, into)
+	*into = raft.Log{Index: index, Type: raft.LogNoop} // what is left when the voter is closing
+	found := true
+	s.insist(func() error {
+		return s.db.View(func(tx *bolt.Tx) error {
+			data := tx.Bucket(logBucket()).Get(indexKey(index))
+			if found = data != nil; !found {
+				return nil
+			}
+			return decodeEntry(data, into)
+		})
 	})
+	if !found {
+		return raft.ErrLogNotFound
+	}
+	return nil
 }
 
 // StoreLog writes an entry.
 func (s *store) StoreLog(entry *raft.Log) error { return s.StoreLogs([]*raft.Log{entry}) }
 
-// StoreLogs writes entries, all or none of them.
+// StoreLogs writes entries, all or none of them. The voters' protocol bears an error here:
+// a leader gives up.
 func (s *store) StoreLogs(entries []*raft.Log) error {
+	err := s.write(entries)
+	s.note(err)
+	return err
+}
+
+func (s *store) write(entries []*raft.Log) error {
 	return s.db.Update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(logBucket())
 		for _, e := range entries {
@@ -104,9 +196,12 @@ func (s *store) DeleteRange(from, to uint64) error {
 	})
 }
 
-// Set keeps a value.
+// Set keeps a value, or stands still until it can.
 func (s *store) Set(key, value []byte) error {
-	return s.db.Update(func(tx *bolt.Tx) error { return tx.Bucket(voteBucket()).Put(key, value) })
+	s.insist(func() error {
+		return s.db.Update(func(tx *bolt.Tx) error { return tx.Bucket(voteBucket()).Put(key, value) })
+	})
+	return nil
 }
 
 // Get reads a value, empty if there is none.
@@ -118,7 +213,7 @@ func (s *store) Get(key []byte) (value []byte, err error) {
 	return value, err
 }
 
-// SetUint64 keeps a number.
+// SetUint64 keeps a number, or stands still until it can.
 func (s *store) SetUint64(key []byte, value uint64) error {
 	return s.Set(key, binary.BigEndian.AppendUint64(nil, value))
 }

@@ -2,6 +2,9 @@ package council
 
 import (
 	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -11,7 +14,7 @@ import (
 
 func TestRA1_StoreKeepsWhatItWasGiven(t *testing.T) {
 	dir := t.TempDir()
-	s, err := openStore(dir)
+	s, err := openStore(dir, time.Second, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +35,7 @@ func TestRA1_StoreKeepsWhatItWasGiven(t *testing.T) {
 	if err := s.close(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = openStore(dir); err != nil {
+	if s, err = openStore(dir, time.Second, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.close() }()
@@ -58,8 +61,64 @@ func TestRA1_StoreKeepsWhatItWasGiven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.GetLog(6, &got); err == nil {
-		t.Fatal("a damaged entry was read")
+	if err := s.verify(); err == nil {
+		t.Fatal("nothing said that an entry is damaged")
+	}
+	// Nobody is given it: whoever asks waits until the voter closes.
+	asked := make(chan error, 1)
+	go func() { asked <- s.GetLog(6, &got) }()
+	for s.failure() == nil {
+		select {
+		case err := <-asked:
+			t.Fatalf("answered: %+v %v", got, err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	s.release()
+	if err := <-asked; err != nil || got.Type != raft.LogNoop || len(got.Data) > 0 {
+		t.Fatalf("%+v %v", got, err)
+	}
+}
+
+// TestRA1_VoteWaitsOutAFullDisk: a vote that does not fit is neither given nor the end of
+// the process; it is kept once there is room.
+func TestRA1_VoteWaitsOutAFullDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting a small disk needs root")
+	}
+	disk := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk).CombinedOutput(); err != nil {
+		t.Skipf("no small disk here: %v %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", "-l", disk).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v %s", err, out)
+		}
+	})
+	s, err := openStore(disk, 10*time.Millisecond, func() { t.Error("a full disk is not a broken one") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.close() }()
+	filler := filepath.Join(disk, "filler")
+	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); err == nil {
+		t.Fatal("the disk is not full")
+	}
+	for i := uint64(1); s.StoreLog(&raft.Log{Index: i, Data: make([]byte, 4<<10)}) == nil; i++ {
+	}
+	kept := make(chan error, 1)
+	go func() { kept <- s.Set([]byte("vote"), make([]byte, 64<<10)) }()
+	if !full(s.failure()) {
+		t.Fatal(s.failure())
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-kept; err != nil {
+		t.Fatal(err)
+	}
+	if vote, err := s.Get([]byte("vote")); err != nil || len(vote) != 64<<10 || s.failure() != nil {
+		t.Fatal(len(vote), err, s.failure())
 	}
 }
 

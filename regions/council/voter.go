@@ -59,6 +59,7 @@ type Voter struct {
 
 	mu     sync.Mutex
 	closed bool
+	silent bool // for its disk is broken
 	conns  map[closer]bool
 	rivals map[string]Rival
 }
@@ -93,7 +94,10 @@ func Open(cfg Config) (*Voter, error) {
 }
 
 func (v *Voter) open() (err error) {
-	if v.store, err = openStore(v.cfg.Dir); err != nil {
+	if v.store, err = openStore(v.cfg.Dir, v.cfg.Pace.Of(time.Second), v.silence); err != nil {
+		return err
+	}
+	if err := v.store.verify(); err != nil {
 		return err
 	}
 	if v.audit, err = openAudit(v.cfg.Dir); err != nil {
@@ -151,10 +155,11 @@ func (v *Voter) Close(ctx context.Context) error {
 	v.conns = map[closer]bool{}
 	v.mu.Unlock()
 	v.cancel()
-	err := errors.Join(v.cfg.Lines.Close(), v.ballots.Close())
+	err := errors.Join(v.cfg.Lines.Close(), v.lines.Close())
 	for c := range conns {
 		_ = c.Close() // its reader ends, which is all that is wanted
 	}
+	v.store.release() // no way is left for what it says
 	stopped := make(chan error, 1)
 	go func() { stopped <- v.raft.Shutdown().Error() }()
 	select {
@@ -163,9 +168,31 @@ func (v *Voter) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return errors.Join(err, ctx.Err()) // files stay open: they are still written
 	}
-	err = errors.Join(err, v.lines.Close())
 	v.wg.Wait()
 	return errors.Join(err, v.store.close(), v.audit.close())
+}
+
+// silence ends all that the voter says to others, for good: they elect another leader.
+func (v *Voter) silence() {
+	v.mu.Lock()
+	if v.silent || v.closed {
+		v.mu.Unlock()
+		return
+	}
+	v.silent = true
+	conns := v.conns
+	v.conns = map[closer]bool{}
+	v.wg.Add(1)
+	v.mu.Unlock()
+	v.cfg.Log.Error("the voter's disk failed; it says nothing until it is started again", "err", v.store.failure())
+	// The store's caller does not wait for what a closing line still has to say.
+	go func() {
+		defer v.wg.Done()
+		_ = v.lines.Close() // it only stops
+		for c := range conns {
+			_ = c.Close() // its reader ends, which is all that is wanted
+		}
+	}()
 }
 
 // enter counts a caller in, unless the voter is closing.
@@ -212,6 +239,7 @@ type Status struct {
 	Entries    uint64 // in the voters' log, all told
 	Voters     []string
 	Rivals     map[string]Rival // regions that belong to another founding
+	Failed     error            // why the voter stands still: its disk; nil if it does not
 }
 
 // Status is the present one.
@@ -219,7 +247,7 @@ func (v *Voter) Status() Status {
 	_, leader := v.raft.LeaderWithID()
 	s := Status{
 		Region: v.mark.Region, Leader: string(leader), Leading: v.raft.State() == raft.Leader, Term: v.raft.CurrentTerm(),
-		Authority: v.mark.Authority, Entries: v.raft.LastIndex(), Voters: v.voters(),
+		Authority: v.mark.Authority, Entries: v.raft.LastIndex(), Voters: v.voters(), Failed: v.store.failure(),
 	}
 	v.machine.read(func(p *placement.State) { s.Generation, s.Version = p.Generation(), p.Version() })
 	v.mu.Lock()

@@ -199,6 +199,29 @@ func TestR14e_AllStartAgainFromDisk(t *testing.T) {
 	}
 }
 
+// TestR14a_VoterOnABrokenDiskStandsStill: the process and the other voters go on.
+func TestR14a_VoterOnABrokenDiskStandsStill(t *testing.T) {
+	t.Parallel()
+	w := founding(t, "ap-south", "eu-west", "us-east")
+	broken := w.leader()
+	w.seats[broken].BreakDisk()
+	next := ""
+	w.until("another leads", func() bool {
+		// The broken one has to write to notice.
+		ctx, cancel := context.WithTimeout(context.Background(), pace.Of(time.Second))
+		defer cancel()
+		_, _ = w.seats[broken].Submit(ctx, declared("K", "eu-west", movable(placement.Accept)))
+		for name, v := range w.seats {
+			if name != broken && v.Status().Leading {
+				next = name
+			}
+		}
+		return next != ""
+	})
+	w.must(next, declared("L", "eu-west", movable(placement.Accept)))
+	w.until("it says so", func() bool { return w.seats[broken].Status().Failed != nil })
+}
+
 func auditLines(t *testing.T, dir string) (entries []placement.Entry) {
 	f, err := os.Open(filepath.Join(dir, "audit.jsonl"))
 	if err != nil {

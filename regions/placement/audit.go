@@ -67,10 +67,13 @@ func (a *audit) append(e Entry) {
 // AuditHead is the number and the hash of the last entry.
 func (s *State) AuditHead() (number uint64, hash string) { return s.audit.Number, s.audit.Head }
 
+// AuditFirst is the number of the first entry that the state still holds.
+func (s *State) AuditFirst() uint64 { return s.audit.Number - uint64(len(s.audit.Kept)) + 1 }
+
 // Audit lists the entries after a number. What the state no longer holds is an error:
 // whoever exports the audit has to come by before.
 func (s *State) Audit(after uint64) ([]Entry, error) {
-	first := s.audit.Number - uint64(len(s.audit.Kept)) + 1
+	first := s.AuditFirst()
 	if after+1 < first {
 		return nil, fmt.Errorf("entries %d to %d of the audit are not kept here", after+1, first-1)
 	}

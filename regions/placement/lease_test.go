@@ -274,7 +274,7 @@ func violations(seed uint64, schedules, enough int, drop dropped) (found int) {
 // pauses and leader changes against the real lease and grantor.
 func TestR14g_LeaseRulesHold(t *testing.T) {
 	schedules := 1_000_000
-	if testing.Short() {
+	if testing.Short() || raceDetector {
 		schedules = 50_000
 	}
 	begin := time.Now()
