@@ -15,17 +15,25 @@ type Clock interface {
 
 // SteadyClock is the wall clock read once and then carried on by the monotonic
 // clock. A step of the wall clock is reported by Step and never applied.
-type SteadyClock struct{ start time.Time }
+type SteadyClock struct {
+	wall         func() time.Time
+	start, began time.Time // by the wall, and by the system's clock, whose monotonic part counts
+}
 
-// NewSteadyClock reads the wall clock now.
-func NewSteadyClock() *SteadyClock { return &SteadyClock{start: time.Now()} }
+// NewSteadyClock reads the system's wall clock now.
+func NewSteadyClock() *SteadyClock { return NewSteadyClockOn(time.Now) }
+
+// NewSteadyClockOn reads another wall clock now, for tests that set it.
+func NewSteadyClockOn(wall func() time.Time) *SteadyClock {
+	return &SteadyClock{wall: wall, start: wall(), began: time.Now()}
+}
 
 // Now is the steady time.
-func (c *SteadyClock) Now() time.Time { return c.start.Add(time.Since(c.start)) }
+func (c *SteadyClock) Now() time.Time { return c.start.Add(time.Since(c.began)) }
 
 // Step is how far the wall clock has moved away from the steady one.
 func (c *SteadyClock) Step() time.Duration {
-	return time.Now().Round(0).Sub(c.Now().Round(0))
+	return c.wall().Round(0).Sub(c.Now().Round(0))
 }
 
 // ManualClock is a clock that tests set. The zero value starts at the zero time.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"domicile/api"
+	pb "domicile/api/domicile/v1"
 	"domicile/chaos/invariant"
 	"domicile/chaos/lab"
 	"domicile/chaos/ledger"
@@ -108,6 +109,15 @@ func TestB32_AHalfOpenLinkDoesNotLookAlive(t *testing.T) {
 				return err
 			})
 			began := time.Now()
+			d.poll("both ends say that the link is down", func() error {
+				for from, to := range map[string]string{"us-east": "eu-west", "eu-west": "us-east"} {
+					if l := d.link(from, to); l.GetState() == "up" {
+						return fmt.Errorf("%s says that it is up", from)
+					}
+				}
+				return nil
+			})
+			d.within("the cut is seen", began, 6*time.Second) // twice three heartbeats
 			d.poll("an EU order at us-east is refused", func() error {
 				_, err := d.publish("us-east", record("probe-"+fmt.Sprint(time.Since(began)), "orders", "eu", []byte("x")))
 				if code := api.CodeOf(err); code != api.HomeUnreachable {
@@ -115,17 +125,50 @@ func TestB32_AHalfOpenLinkDoesNotLookAlive(t *testing.T) {
 				}
 				return nil
 			})
+			stalled := func(region, log, target string) {
+				d.poll("the copy's lag rises and says why", func() error {
+					l, err := d.lag(region, log, target)
+					if err == nil && (l.GetState() == string(regions.LagCaughtUp) || !l.GetStalenessKnown() || l.GetStalenessSeconds() < time.Since(began).Seconds()-2) {
+						err = fmt.Errorf("%s, %.1f s", l.GetState(), l.GetStalenessSeconds())
+					}
+					return err
+				})
+			}
+			stalled("us-east", "orders@eu-west", "us-east")
+			stalled("eu-west", "orders@us-east", "eu-west")
 			d.poll("some seconds of it", passed(began, 6*time.Second))
 			heal()
 			d.lab.Region("eu-west").Node().Gates().Heal(id)
+			healed := time.Now()
 			d.must(d.lab.Linked(t.Context()))
+			d.poll("a forward is acknowledged again", func() error {
+				_, err := d.publish("us-east", record("again-"+fmt.Sprint(time.Since(began)), "orders", "eu", []byte("x")))
+				return err
+			})
+			d.within("the link is up", healed, 10*time.Second)
 			cancel()
 			load.Wait()
+			for _, e := range d.book.Entries() { // the deadline of a forward is 10 s at full pace
+				if took := e.Ended.Sub(e.Started); took > 12*time.Second {
+					t.Errorf("%s in %s was answered after %s", e.ID, e.Asked, took)
+				}
+			}
 			v := d.settle()
 			if v.Judged[invariant.OneWay] == 0 {
 				t.Error("nobody was asked about the link")
 			}
 		})
+	}
+}
+
+// within holds the present state of the link, by the word of both its ends on when it
+// began, to the seconds of the report; heartbeats are four times as fast as they are there.
+func (d *drill) within(what string, since time.Time, limit time.Duration) {
+	d.Helper()
+	for from, to := range map[string]string{"us-east": "eu-west", "eu-west": "us-east"} {
+		if took := time.Unix(0, d.link(from, to).GetSinceUnixNano()).Sub(since); took > limit {
+			d.Errorf("%s in %s after %s, at most %s", what, from, took, limit)
+		}
 	}
 }
 
@@ -146,6 +189,12 @@ func (d *drill) load(ctx context.Context, region, residency string) {
 // since is when a region says that a link came into its present state.
 func (d *drill) since(region, peer string) int64 {
 	d.Helper()
+	return d.link(region, peer).GetSinceUnixNano()
+}
+
+// link is what a region says of one link.
+func (d *drill) link(region, peer string) *pb.LinkState {
+	d.Helper()
 	desk, err := d.lab.Region(region).Desk()
 	d.must(err)
 	defer desk.Close()
@@ -153,9 +202,9 @@ func (d *drill) since(region, peer string) int64 {
 	d.must(err)
 	for _, l := range m.GetLinks() {
 		if l.GetPeer() == peer {
-			return l.GetSinceUnixNano()
+			return l
 		}
 	}
 	d.Fatalf("%s knows no link to %s", region, peer)
-	return 0
+	return nil
 }

@@ -70,6 +70,31 @@ func TestB17_AnotherRegionAtTheAddressIsRefused(t *testing.T) {
 	l.await("us-east", "eu-west", "refused for the name", refusedWith(api.PermissionDenied, "expected region eu-west"))
 }
 
+// B17: one region is reached under two names: the peer's manifest calls it otherwise than
+// its certificate and its own manifest do. Both ends refuse, say so, and carry nothing.
+func TestB17_TheSameRegionUnderAnotherNameIsRefused(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, 1, "eu-west", "us-east")
+	l.remake("us-east", func(r *region) { r.config.Peers = map[string][]string{"eu-central": {l.addr["eu-west"]}} })
+	l.start("eu-west")
+	l.start("us-east")
+	l.await("us-east", "eu-central", "refused for the name", refusedWith(api.PermissionDenied, "expected region eu-central", "region/eu-west"))
+	l.await("eu-west", "us-east", "refused by a peer that knows no such region", refusedWith(api.PermissionDenied, "the peer refused our certificate or name"))
+	o := newOutcomes(t)
+	l.regions["us-east"].Forward("eu-central", record("one", 1), o.done("one"))
+	l.regions["eu-west"].Forward("us-east", record("two", 1), o.done("two"))
+	for id, r := range o.await(2) {
+		if api.CodeOf(r.err) != api.HomeUnreachable {
+			t.Errorf("record %s left: %v", id, r.err)
+		}
+	}
+	for name, peer := range map[string]string{"us-east": "eu-central", "eu-west": "us-east"} {
+		if s := l.regions[name].link(peer); s.Hello != nil {
+			t.Errorf("%s has taken a hello of %s: %+v", name, peer, s.Hello)
+		}
+	}
+}
+
 // onDisk is a region whose certificate and authorities are files that change.
 type onDisk struct {
 	t     *testing.T
