@@ -59,6 +59,16 @@ func (h History) Find(e api.Epoch) (EpochEnd, bool) {
 	return EpochEnd{}, false
 }
 
+// At is the epoch in which a sequence counts; false: the history does not reach it.
+func (h History) At(sequence uint64) (api.Epoch, bool) {
+	for _, line := range h {
+		if line.Open || sequence <= line.End {
+			return line.Epoch, true
+		}
+	}
+	return api.Epoch{}, false
+}
+
 // Judge says what becomes of a sequence that was stored in an epoch.
 func (h History) Judge(e api.Epoch, sequence uint64) Fate {
 	line, ok := h.Find(e)

@@ -61,6 +61,9 @@ func TestR14g_EverySequenceCountsInOneEpoch(t *testing.T) {
 			if counts[s] != 1 {
 				t.Fatalf("sequence %d counts in %d epochs: %+v", s, counts[s], w)
 			}
+			if at, ok := w.history.At(s); !ok || w.history.Judge(at, s) != regions.Counts || w.begins[at] > s {
+				t.Fatalf("sequence %d counts in %s? %+v", s, at, w)
+			}
 		}
 		later := now.Epoch
 		later.Counter++

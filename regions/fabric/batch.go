@@ -90,6 +90,8 @@ func (l *store) encode(burst []*entry) *batch {
 func (l *store) place(to *end, e *entry) bool {
 	switch {
 	case e.sweep != nil:
+	case e.mark != nil && e.mark.stays:
+		to.owner = e.mark.from.owner
 	case e.mark != nil:
 		broker := to.broker
 		*to = e.mark.from

@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,7 +39,8 @@ func (l mirrored) Apply(ctx context.Context, incarnation string, items []regions
 	if err := checkOrder(cursor, incarnation, items); err != nil {
 		return cursor, err
 	}
-	if err := l.checkEpochs(items); err != nil {
+	items, err := l.checkEpochs(items)
+	if err != nil {
 		return cursor, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.f.cfg.Pace.Of(AppendDeadline))
@@ -84,31 +86,38 @@ func checkOrder(at regions.Cursor, incarnation string, items []regions.Item) err
 
 // checkEpochs holds a batch that starts where the copy ends against what is known of the
 // log's epochs: one that has ended takes nothing more, and a later one may begin only where
-// a history says that the present one ended.
-func (l mirrored) checkEpochs(items []regions.Item) error {
+// a history says that the present one ended. A gap comes with the epoch of what follows
+// it, and leaves with that of its last sequence.
+func (l mirrored) checkEpochs(items []regions.Item) ([]regions.Item, error) {
 	at := l.durableEnd()
 	var known Tenure
 	if at.owner != nil {
 		known = *at.owner
 	}
 	epoch, last := at.Epoch, at.Sequence
+	if len(known.History) > 0 {
+		items = slices.Clone(items)
+	}
 	for i := range items {
 		it := &items[i]
 		upTo := last
 		if it.Gap != nil {
 			upTo = it.Sequence
+			if of, ok := known.History.At(upTo); ok && of.Compare(it.Epoch) < 0 {
+				it.Epoch = of
+			}
 		}
 		stale := it.Epoch.Compare(epoch) < 0 || known.History.Judge(it.Epoch, it.Sequence) == regions.Beyond ||
 			known.State == stateFenced && it.Epoch.Compare(known.Fenced) <= 0
 		switch {
 		case stale:
-			return l.epochRefused(api.StaleEpoch, it.Epoch, "the epoch has ended before this record: what it holds beyond its end is void")
+			return nil, l.epochRefused(api.StaleEpoch, it.Epoch, "the epoch has ended before this record: what it holds beyond its end is void")
 		case it.Epoch != epoch && epoch != (api.Epoch{}) && !known.History.Leads(epoch, last, it.Epoch, upTo):
-			return l.epochRefused(api.HistoryNeeded, it.Epoch, fmt.Sprintf("the copy ends at %d of epoch %s: learn from the authority where that ended, then ask for the cursor again", last, epoch))
+			return nil, l.epochRefused(api.HistoryNeeded, it.Epoch, fmt.Sprintf("the copy ends at %d of epoch %s: learn from the authority where that ended, then ask for the cursor again", last, epoch))
 		}
 		epoch, last = it.Epoch, it.Sequence
 	}
-	return nil
+	return items, nil
 }
 
 func (l mirrored) epochRefused(code api.Code, epoch api.Epoch, hint string) error {

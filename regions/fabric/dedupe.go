@@ -41,6 +41,7 @@ func (h *hasher) sum(domain byte, data []byte) (out [hashSize]byte) {
 const (
 	domainBody = 'b'
 	domainID   = 'i'
+	domainVoid = 'v'
 )
 
 // indexed is one durable id of a log.

@@ -79,7 +79,8 @@ func (l *store) nextTenure(at end) Tenure {
 // marked is an ownership marker on its way through a log's writer.
 type marked struct {
 	control string
-	from    end // where the log goes on, with the tenure; but for the broker's sequence
+	from    end  // where the log goes on, with the tenure; but for the broker's sequence
+	stays   bool // it goes on wherever it ends
 }
 
 // held is what decides whether a log may be opened, and asked what it is to be opened as.

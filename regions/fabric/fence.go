@@ -133,18 +133,23 @@ func (l *store) settled(ctx context.Context, op string) error {
 }
 
 // mark has the log's writer append an ownership marker, and waits until it is durable; the
-// log goes on at from. Whoever calls holds sweeping.
+// log goes on at from. Whoever calls holds sweeping, and nothing else is being written.
 func (l *store) mark(ctx context.Context, control string, t Tenure, from end) error {
+	from.owner = &t
+	return l.put(ctx, &marked{control: control, from: from})
+}
+
+// put is mark for one that may also go between records.
+func (l *store) put(ctx context.Context, m *marked) error {
 	if err := l.allowMarkers(ctx); err != nil {
 		return err
 	}
-	body, err := json.Marshal(t)
+	body, err := json.Marshal(m.from.owner)
 	if err != nil {
 		return err
 	}
-	from.owner = &t
 	result := make(chan regions.Stored, 1)
-	e := &entry{mark: &marked{control: control, from: from}, size: len(body) + 512,
+	e := &entry{mark: m, size: len(body) + 512,
 		deadline: time.Now().Add(l.f.cfg.Pace.Of(AppendDeadline)), done: func(s regions.Stored) { result <- s }}
 	e.item.Record.Body = body
 	if err := l.f.storageFailed(); err != nil {

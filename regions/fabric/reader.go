@@ -81,6 +81,10 @@ func (r *reader) end() (end, error) {
 	l := r.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.gone {
+		return end{}, &api.Error{Code: api.NotReady, Op: "read log", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
+			RetryAfter: l.f.cfg.Pace.Of(time.Second), Hint: "the log was closed here, or the node shuts down: open a reader anew"}
+	}
 	if r.turns != l.rewound && r.after > l.lowest {
 		return end{}, &api.Error{Code: api.CursorAhead, Op: "read log", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
 			Hint: fmt.Sprintf("the log's epoch ended at sequence %d and what was read beyond it is void: open a reader there", l.lowest)}

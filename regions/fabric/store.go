@@ -65,6 +65,7 @@ type store struct {
 	mu        sync.Mutex
 	refusal   error // what new appends are told; nil: they are taken
 	dead      bool  // the writer stops at its next step
+	gone      bool  // the log was closed here: nobody reads by this store any more
 	stopped   string
 	queue     []*entry
 	running   bool
@@ -214,6 +215,7 @@ func (l *store) abandon() {
 	}
 	l.stop(err, "")
 	l.mu.Lock()
+	l.gone = true
 	pend := l.pend
 	l.pend = nil
 	l.timer.Stop()

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
-	"iter"
 	"slices"
 	"time"
 
@@ -17,16 +16,17 @@ import (
 // it is, no reader and no mirror is shown it, and retention leaves it until an operator
 // has settled it. Nothing of any record is in it.
 type Divergence struct {
-	Epoch    api.Epoch   `json:"epoch"`
-	End      uint64      `json:"end"` // of the epoch; 0: the epoch never was the log's
-	From, To uint64      // its first and last sequence here
-	Count    uint64      `json:"count"`   // sequences, those of gaps included
-	Records  uint64      `json:"records"` // data records
-	Bytes    int64       `json:"bytes"`   // on disk
-	First    time.Time   `json:"first"`   // ingest time of the first record
-	Last     time.Time   `json:"last"`    // and of the last
-	Hash     string      `json:"hash"`    // SHA-256 over positions, ids, times, tags, headers and bodies, in order
-	Settled  *Settlement `json:"settled,omitempty"`
+	Epoch   api.Epoch   `json:"epoch"`
+	End     uint64      `json:"end"`     // of the epoch; 0: the epoch never was the log's
+	From    uint64      `json:"from"`    // its first sequence here
+	To      uint64      `json:"to"`      // and its last
+	Count   uint64      `json:"count"`   // sequences, those of gaps included
+	Records uint64      `json:"records"` // data records
+	Bytes   int64       `json:"bytes"`   // on disk
+	First   time.Time   `json:"first"`   // ingest time of the first record
+	Last    time.Time   `json:"last"`    // and of the last
+	Hash    string      `json:"hash"`    // under the store's key, over positions, ids, times, tags, headers and bodies, in order
+	Settled *Settlement `json:"settled,omitempty"`
 
 	// Back is where the log went on when the divergence was found.
 	Back place `json:"back"`
@@ -36,14 +36,6 @@ type place struct {
 	Epoch    api.Epoch `json:"epoch"`
 	Sequence uint64    `json:"sequence"`
 	Time     time.Time `json:"time,omitzero"`
-}
-
-// Settlement is an operator's decision about a divergence.
-type Settlement struct {
-	How    string    `json:"how"` // what became of it: "republished" or "discarded"
-	Who    string    `json:"who"`
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`
 }
 
 // holds reports whether a place is one of the divergence: this is all that makes a record
@@ -232,9 +224,7 @@ func (l *store) findEnd(ctx context.Context, at end, h regions.History) (back en
 	back = end{owner: at.owner, ledger: at.ledger}
 	if last != nil {
 		back.position, back.time = last.position, last.item.Time
-		if last.hasLedger {
-			back.ledger = last.ledger
-		}
+		back.ledger = upTo(last, at.ledger)
 	}
 	found, first, err := l.tally(ctx, from, at, h)
 	if err != nil {
@@ -266,11 +256,23 @@ func (l *store) beforeAll(back end, first *message, h regions.History) end {
 		return back
 	}
 	back.time = first.item.Time
-	if first.hasLedger {
-		back.ledger = first.ledger
-	}
-	back.ledger.Mirrored -= min(back.ledger.Mirrored, back.ledger.Sum()-min(back.ledger.Sum(), back.Sequence))
+	back.ledger = less(upTo(first, back.ledger), back.Sequence)
 	return back
+}
+
+// upTo is the ledger behind an item: its own or, behind a home's record, that of the log
+// where it ends without the records since, which all were stored here.
+func upTo(m *message, at regions.Ledger) regions.Ledger {
+	if m.hasLedger {
+		return m.ledger
+	}
+	return less(at, m.position.Sequence)
+}
+
+// less takes stored records out of a ledger until it sums up to a sequence.
+func less(l regions.Ledger, sequence uint64) regions.Ledger {
+	l.Mirrored -= min(l.Mirrored, l.Sum()-min(l.Sum(), sequence))
+	return l
 }
 
 // tally counts, by epoch, what lies from the broker's sequence from on and does not count.
@@ -296,7 +298,8 @@ func (l *store) tally(ctx context.Context, from uint64, at end, h regions.Histor
 		return nil
 	})
 	for i := range found {
-		found[i].Hash = hex.EncodeToString(sums[found[i].Epoch].Sum(nil))
+		keyed := l.f.hash.sum(domainVoid, sums[found[i].Epoch].Sum(nil))
+		found[i].Hash = hex.EncodeToString(keyed[:])
 	}
 	return found, first, err
 }
@@ -333,7 +336,7 @@ func (l *store) itemBefore(ctx context.Context, before uint64) (last *message, e
 func (l *store) turn(m *marked) {
 	t := m.from.owner
 	l.voids.Store(&t.Diverged)
-	if m.from.Sequence >= l.durable.Sequence {
+	if m.stays || m.from.Sequence >= l.durable.Sequence {
 		return
 	}
 	if l.rewound++; l.rewound == 1 || m.from.Sequence < l.lowest {
@@ -361,74 +364,3 @@ func (l *store) counting(records uint64) uint64 {
 
 // passed: the divergence was settled, and retention took what lies behind it too.
 func (l *store) passed(d *Divergence) bool { return d.Settled != nil && l.first > d.Back.Sequence+1 }
-
-// Diverged lists what an open log holds that is void, oldest first, with what operators
-// decided about it. Those are forgotten, after a while, whose records retention took.
-func (f *Fabric) Diverged(id api.LogID) ([]Divergence, error) {
-	t, _, err := f.Tenure(id)
-	return slices.Clone(t.Diverged), err
-}
-
-// Void reads, in order, what an open log holds of an epoch beyond its end: for an operator
-// of this region, and for publishing it anew. It ends with the first error. What a gap
-// stands for has no record.
-func (f *Fabric) Void(ctx context.Context, id api.LogID, epoch api.Epoch) iter.Seq2[regions.Item, error] {
-	return func(yield func(regions.Item, error) bool) {
-		err := f.readVoid(ctx, id, epoch, func(it regions.Item) bool { return yield(it, nil) })
-		if err != nil {
-			yield(regions.Item{}, err)
-		}
-	}
-}
-
-func (f *Fabric) readVoid(ctx context.Context, id api.LogID, epoch api.Epoch, on func(regions.Item) bool) error {
-	l, d, err := f.divergence(id, epoch, "read void records")
-	if err != nil {
-		return err
-	}
-	at := l.durableEnd()
-	from, _, err := l.find(ctx, at, func(m *message) bool {
-		return m.position.Sequence > d.Back.Sequence || m.void && m.position.Sequence == d.Back.Sequence
-	})
-	if err != nil {
-		return err
-	}
-	seen := uint64(0)
-	for next := from; next <= at.broker && seen < d.Count; {
-		got, err := l.readUpTo(ctx, next, at.broker, readMessages, readBytes)
-		if err != nil || len(got) == 0 {
-			return err
-		}
-		for _, m := range got {
-			if next = m.broker + 1; !d.holds(m.position) || m.control != "" && m.control != controlGap {
-				continue
-			}
-			it := m.item
-			if it.Gap != nil {
-				it.Record = api.Record{}
-			}
-			seen += it.Sequence - m.firstSequence() + 1
-			if !on(it) {
-				return nil
-			}
-		}
-	}
-	return nil
-}
-
-// divergence finds an open log's divergence by its epoch.
-func (f *Fabric) divergence(id api.LogID, epoch api.Epoch, op string) (*store, Divergence, error) {
-	l, err := f.opened(id, op)
-	if err != nil {
-		return nil, Divergence{}, err
-	}
-	if t := l.durableEnd().owner; t != nil {
-		for _, d := range t.Diverged {
-			if d.Epoch == epoch {
-				return l, d, nil
-			}
-		}
-	}
-	return nil, Divergence{}, &api.Error{Code: api.BadRequest, Op: op, Topic: id.Topic, Region: f.cfg.Region, Field: "epoch", Value: epoch.String(),
-		Hint: "the log holds nothing void of this epoch: see what diverged"}
-}
