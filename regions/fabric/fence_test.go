@@ -2,7 +2,6 @@ package fabric_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -348,14 +347,4 @@ func fencedAt(t *testing.T, r *fabrictest.Trio, f *fabric.Fabric, id api.LogID) 
 		return err == nil
 	})
 	return cut, l
-}
-
-// runOwnershipAct is what the child of runActChild does with its log of 100 records.
-func runOwnershipAct(ctx context.Context, f *fabric.Fabric, act string, id api.LogID) error {
-	switch act {
-	case "fence":
-		_, err := f.Fence(ctx, id, epoch(1), "op")
-		return err
-	}
-	return fmt.Errorf("no such act: %s", act)
 }
