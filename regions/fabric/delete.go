@@ -218,7 +218,7 @@ func (f *Fabric) finishDeletion(ctx context.Context, stream string, e logEntry) 
 	})
 	f.mu.Unlock()
 	if l != nil {
-		l.abandon()
+		l.leave()
 		f.indexes.remove(l.index)
 	}
 	if err := f.broker.js.DeleteStream(ctx, stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -326,7 +326,7 @@ func (f *Fabric) CloseLog(ctx context.Context, id api.LogID) error {
 	defer cancel()
 	l.refuse(&api.Error{Code: api.UnknownTopic, Op: "append", Topic: id.Topic, Region: f.cfg.Region, Hint: "the manifest does not name the log any more"})
 	drained := l.drain(ctx)
-	l.abandon()
+	l.leave()
 	f.mu.Lock()
 	d := l.durableEnd()
 	if f.ended[l.endKey(d)] = d.Sequence; drained {

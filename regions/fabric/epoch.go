@@ -252,6 +252,9 @@ func (l *store) assume(ctx context.Context) error {
 
 // openEpoch appends the marker under which all that follows is of a new epoch.
 func (l *store) openEpoch(ctx context.Context, at end) error {
+	if want := l.cfg.Incarnation; l.named == "" || want != "" && want != l.named {
+		return refuse("incarnation", want, fmt.Sprintf("the log's incarnation is %q here: an empty copy needs the one that the authority knows, any other log has its own", l.named), nil)
+	}
 	l.term++
 	t := l.nextTenure(at)
 	t.State, t.Incarnation, t.Epoch, t.History = "", l.named, l.cfg.Epoch, nil

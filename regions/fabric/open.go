@@ -26,8 +26,10 @@ const (
 const duplicateWindow = 100 * time.Millisecond
 
 // Home opens a log that this region owns, and makes it if the store never held it. A
-// log that the store's list knows and whose data is gone is refused. Each log is
-// opened once per run.
+// log that the store's list knows and whose data is gone is refused. A log is open once
+// at a time; CloseLog lets it be opened again, also as a copy. A home that is opened under
+// a later epoch than its last begins it with a marker, which is durable when Home returns;
+// an epoch that has ended here is refused with STALE_EPOCH.
 func (f *Fabric) Home(ctx context.Context, cfg LogConfig) (regions.HomeLog, error) {
 	l, err := f.openLog(ctx, cfg, kindHome)
 	if err != nil {

@@ -83,7 +83,7 @@ func (r *reader) end() (end, error) {
 	defer l.mu.Unlock()
 	if l.gone {
 		return end{}, &api.Error{Code: api.NotReady, Op: "read log", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
-			RetryAfter: l.f.cfg.Pace.Of(time.Second), Hint: "the log was closed here, or the node shuts down: open a reader anew"}
+			RetryAfter: l.f.cfg.Pace.Of(time.Second), Hint: "the log was closed here: open a reader anew"}
 	}
 	if r.turns != l.rewound && r.after > l.lowest {
 		return end{}, &api.Error{Code: api.CursorAhead, Op: "read log", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,

@@ -64,7 +64,7 @@ func (f *Fabric) Vacate(ctx context.Context) error {
 		drained = l.drain(ctx) && drained
 	}
 	for _, l := range logs {
-		l.abandon()
+		l.leave()
 	}
 	f.mu.Lock()
 	for stream, l := range logs {

@@ -118,7 +118,12 @@ func (f *Fabric) readVoid(ctx context.Context, id api.LogID, epoch api.Epoch, on
 			return err
 		}
 		for _, m := range got {
-			if next = m.broker + 1; !d.holds(m.position) || m.control != "" && m.control != controlGap {
+			next = m.broker + 1
+			switch item := m.control == "" || m.control == controlGap; {
+			case item && d.holds(m.position):
+			case item && !l.isVoid(m) && m.position.Sequence > d.Back.Sequence:
+				return nil // of what could be read that was all
+			default:
 				continue
 			}
 			it := m.item

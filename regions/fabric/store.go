@@ -215,7 +215,6 @@ func (l *store) abandon() {
 	}
 	l.stop(err, "")
 	l.mu.Lock()
-	l.gone = true
 	pend := l.pend
 	l.pend = nil
 	l.timer.Stop()
@@ -227,6 +226,15 @@ func (l *store) abandon() {
 	for _, e := range pend {
 		e.settle(regions.Stored{Err: unknown("the store stopped before the record was known to be on disk")})
 	}
+}
+
+// leave is abandon for a log that may be opened again: whoever still reads by this store
+// is told.
+func (l *store) leave() {
+	l.mu.Lock()
+	l.gone = true
+	l.mu.Unlock()
+	l.abandon()
 }
 
 // drain waits until nothing is held; false when the writer or ctx ended first.

@@ -488,3 +488,82 @@ func markFailed(t *testing.T, dir string, clean map[string]uint64) {
 		t.Fatal(err)
 	}
 }
+
+// A frozen copy whose move was given up goes on once its epoch has ended elsewhere: an
+// abort always ends the epoch.
+func TestR14g_FrozenCopyGoesOnAfterAnAbort(t *testing.T) {
+	dir := t.TempDir()
+	f := openAt(t, dir)
+	c := copyOf(t, f, nil)
+	var items []regions.Item
+	for i := range 30 {
+		items = append(items, itemIn(1, i))
+	}
+	mirror(t, c, "inc-1", items[:20])
+	freeze(t, f, "op")
+	present := regions.History{{Epoch: epoch(1), Open: true}}
+	if err := f.Learn(context.Background(), c.ID(), present); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Apply(context.Background(), "inc-1", items[20:])
+	wantCode(t, err, api.Fenced)
+	if err := f.Learn(context.Background(), c.ID(), ended(30)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		mirror(t, c, "inc-1", items[c.Cursor().Sequence:])
+		f = reopen(t, f, dir)
+		c = copyOf(t, f, nil)
+	}
+	_, err = c.Apply(context.Background(), "inc-1", []regions.Item{itemIn(1, 30)})
+	wantCode(t, err, api.StaleEpoch)
+	mirror(t, c, "inc-1", []regions.Item{itemIn(2, 30)})
+}
+
+// An empty copy becomes a home only as the log that the authority means; nothing here
+// tells which that is.
+func TestR14g_EmptyCopyIsPromotedByName(t *testing.T) {
+	dir := t.TempDir()
+	f := openAt(t, dir)
+	copyOf(t, f, nil)
+	if at := freeze(t, f, "op"); at.Sequence != 0 {
+		t.Fatalf("cursor %+v", at)
+	}
+	closeLog(t, f)
+	_, err := f.Home(context.Background(), logIn(t, epoch(2)))
+	wantCode(t, err, api.ConfigInvalid)
+	l := homeIn(t, f, epoch(2), func(c *fabric.LogConfig) { c.Incarnation = "inc-1" })
+	for i := range 2 {
+		if s := fabrictest.Append(t, l, record(i)); s.Err != nil || s.Position.Sequence != uint64(i+1) || s.Position.Incarnation != "inc-1" {
+			t.Fatalf("%+v", s)
+		}
+		f = reopen(t, f, dir)
+		l = homeIn(t, f, epoch(2))
+	}
+}
+
+// Everything that was stored may turn out to be void.
+func TestR14g_AllIsVoid(t *testing.T) {
+	dir := t.TempDir()
+	f := openAt(t, dir)
+	allStored(t, appendMany(t, homeIn(t, f, epoch(1)), 0, 20))
+	incarnation := ""
+	fence(t, f, epoch(1), "op")
+	closeLog(t, f)
+	c := copyOf(t, f, ended(0))
+	for range 2 {
+		if at := c.Cursor(); at.Sequence != 0 || at.Ledger.Sum() != 0 || len(fabrictest.ReadAll(t, c, 0)) != 0 {
+			t.Fatalf("cursor %+v", at)
+		}
+		checkVoid(t, f, epoch(1), 1, ids(0, 20))
+		incarnation = c.Cursor().Incarnation
+		f = reopen(t, f, dir)
+		c = copyOf(t, f, nil)
+	}
+	mirror(t, c, incarnation, []regions.Item{itemIn(2, 0), itemIn(2, 1)})
+	f = reopen(t, f, dir)
+	c = copyOf(t, f, nil)
+	if got := records(fabrictest.ReadAll(t, c, 0)); !slices.Equal(got, ids(0, 2)) {
+		t.Fatalf("%v", got)
+	}
+}
