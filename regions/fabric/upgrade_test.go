@@ -55,23 +55,26 @@ type fixture struct {
 	items  []regions.Item // of the copy
 	ledger regions.Ledger // of the copy
 	gone   uint64         // the last sequence of a log that was deleted; 0: none was
+	moved  bool           // it holds a former home with void records
 }
 
 func fixtures() map[string]fixture {
 	items := []regions.Item{copied(1), copied(2), gap(regions.Withheld, 3, 7), copied(8), gap(regions.Expired, 9, 9), gap(regions.Purged, 10, 11), copied(12)}
 	swept := regions.Gap{Kind: regions.Expired, From: 1, To: fixtureSwept}
-	one := fixture{"format-1", []regions.Gap{swept}, items, regions.Ledger{Mirrored: 4, Withheld: 5, Expired: 1, Purged: 2}, 0}
+	one := fixture{"format-1", []regions.Gap{swept}, items, regions.Ledger{Mirrored: 4, Withheld: 5, Expired: 1, Purged: 2}, 0, false}
 	two := one
 	two.format, two.gone = "format-2", 5
 	two.gaps = append(two.gaps, regions.Gap{Kind: regions.Purged, From: fixtureSwept + 1, To: fixturePurged})
 	two.items = append(slices.Clone(items), gap(regions.Damaged, 13, 15), copied(16))
 	two.ledger.Mirrored, two.ledger.Damaged = 5, 3
-	return map[string]fixture{one.format: one, two.format: two}
+	three := two
+	three.format, three.moved = "format-3", true
+	return map[string]fixture{one.format: one, two.format: two, three.format: three}
 }
 
 // TestUpgrade_WriteFixture writes a small store of this binary's format: a home with all
-// fields of a record, a sweep and a purge, a copy with gaps, a log that was deleted; once
-// closed, once as a killed process leaves it.
+// fields of a record, a sweep and a purge, a copy with gaps, a log that was deleted, one
+// that moved; once closed, once as a killed process leaves it.
 func TestUpgrade_WriteFixture(t *testing.T) {
 	to := os.Getenv(fixtureDir)
 	if to == "" {
@@ -106,6 +109,7 @@ func TestUpgrade_WriteFixture(t *testing.T) {
 	if d, err := f.Delete(ctx, gone.ID()); err != nil || d.Last != two.gone {
 		t.Fatalf("deleted %+v: %v", d, err)
 	}
+	writeMoved(t, f)
 	pack(t, dir, filepath.Join(to, "killed.tar.gz"))
 	closeNow(t, f)
 	pack(t, dir, filepath.Join(to, "clean.tar.gz"))
@@ -147,6 +151,9 @@ func readsFixture(t *testing.T, x fixture, how string) {
 	if c := cp.Cursor(); c.Sequence != last || c.Ledger != x.ledger {
 		t.Fatalf("cursor %+v", c)
 	}
+	if x.moved {
+		readMoved(t, f)
+	}
 	if d, ok := f.Deleted(mustID(t, "gone@here")); ok != (x.gone > 0) || d.Last != x.gone {
 		t.Fatalf("deleted: %+v, %v", d, ok)
 	}
@@ -164,6 +171,62 @@ func readsFixture(t *testing.T, x fixture, how string) {
 	x.checkHome(t, l, fixtureRecords+10)
 	if c := cp.Cursor(); c.Sequence != last+1 || c.Ledger.Sum() != last+1 {
 		t.Fatalf("cursor %+v", c)
+	}
+}
+
+// movedLog is a log whose home went elsewhere after its sixth record of ten, and which
+// mirrors the new one.
+func movedLog(t testing.TB, e api.Epoch) fabric.LogConfig {
+	return fabric.LogConfig{ID: mustID(t, "moved@here"), Epoch: e, MaxBytes: 1 << 20}
+}
+
+func writeMoved(t *testing.T, f *fabric.Fabric) {
+	ctx := context.Background()
+	l, err := f.Home(ctx, movedLog(t, epoch(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	allStored(t, appendMany(t, l, 0, 10))
+	if _, err := f.Fence(ctx, l.ID(), epoch(1), "op"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.CloseLog(ctx, l.ID()); err != nil {
+		t.Fatal(err)
+	}
+	as := movedLog(t, api.Epoch{})
+	as.History = ended(6)
+	c, err := f.Copy(ctx, as)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mirror(t, c, c.Cursor().Incarnation, []regions.Item{itemIn(2, 6), itemIn(2, 7)})
+}
+
+func readMoved(t *testing.T, f *fabric.Fabric) {
+	t.Helper()
+	ctx := context.Background()
+	c, err := f.Copy(ctx, movedLog(t, api.Epoch{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := c.Cursor(); at.Sequence != 8 || at.Epoch != epoch(2) || at.Ledger.Sum() != 8 || len(fabrictest.ReadAll(t, c, 0)) != 8 {
+		t.Fatalf("cursor %+v", at)
+	}
+	if all, err := f.Diverged(c.ID()); err != nil || len(all) != 1 || all[0].From != 7 || all[0].To != 10 || all[0].Records != 4 {
+		t.Fatalf("void %+v %v", all, err)
+	}
+	if _, err := f.Freeze(ctx, c.ID(), "op"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.CloseLog(ctx, c.ID()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := f.Home(ctx, movedLog(t, epoch(3)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := fabrictest.Append(t, l, record(20)); s.Err != nil || s.Position.Sequence != 9 || s.Position.Epoch != epoch(3) {
+		t.Fatalf("%+v", s)
 	}
 }
 

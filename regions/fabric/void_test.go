@@ -450,20 +450,7 @@ func TestR14g_VoidTailsNeverShow(t *testing.T) {
 	check(f, copyOf(t, f, nil))
 	closeNow(t, f)
 
-	to := filepath.Join(t.TempDir(), "moved")
-	from, into := fabrictest.Config(t), fabrictest.Config(t)
-	from.Dir, into.Dir = dir, to
-	m, err := fabric.NewMove(context.Background(), from, into)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.Run(context.Background(), func(fabric.MoveProgress) {}); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	f = openAt(t, to)
+	f = openAt(t, moveStore(t, dir))
 	check(f, copyOf(t, f, nil))
 }
 
@@ -566,4 +553,22 @@ func TestR14g_AllIsVoid(t *testing.T) {
 	if got := records(fabrictest.ReadAll(t, c, 0)); !slices.Equal(got, ids(0, 2)) {
 		t.Fatalf("%v", got)
 	}
+}
+
+// moveStore moves a store to another directory and names that.
+func moveStore(t *testing.T, dir string) string {
+	t.Helper()
+	from, into := fabrictest.Config(t), fabrictest.Config(t)
+	from.Dir, into.Dir = dir, filepath.Join(t.TempDir(), "moved")
+	m, err := fabric.NewMove(context.Background(), from, into)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Run(context.Background(), func(fabric.MoveProgress) {}); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return into.Dir
 }
