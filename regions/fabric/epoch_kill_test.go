@@ -3,6 +3,7 @@ package fabric_test
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -208,4 +209,21 @@ func TestR14g_PromotionOverTakeovers(t *testing.T) {
 		}
 		return s.Err
 	})
+}
+
+// What the run mark knew of the log's end before it went back is no loss after a kill.
+func TestR14g_KilledAfterGoingBack(t *testing.T) {
+	dir, left := t.TempDir(), t.TempDir()
+	f := openAt(t, dir)
+	allStored(t, appendMany(t, homeIn(t, f, epoch(1)), 0, 100))
+	f = reopen(t, f, dir)
+	copyOf(t, f, ended(60))
+	file := filepath.Join(t.TempDir(), "killed.tar.gz")
+	pack(t, dir, file)
+	unpack(t, file, left)
+	f = openAt(t, left)
+	c := copyOf(t, f, nil)
+	if h := f.Health(); c.Cursor().Sequence != 60 || h.Logs[0].Damaged != 0 {
+		t.Fatalf("cursor %+v, %+v", c.Cursor(), h.Logs[0])
+	}
 }
