@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"domicile/api"
@@ -200,6 +201,10 @@ func (n *Node) warnings() []string {
 		case !l.FullSince.IsZero():
 			out = append(out, l.Log+": full; appends are refused with STORAGE_FULL until retention makes room")
 		}
+	}
+	held := n.shortens(n.federation)
+	for _, id := range sortedLogs(held) {
+		out = append(out, fmt.Sprintf("%s: federation.yaml keeps less than was in force when this node was stopped, and what was in force is kept (%s): domicile config reload carries it out, or says what it would lose", id, strings.Join(held[id], "; ")))
 	}
 	return append(out, n.keptWarnings()...)
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"domicile/api"
@@ -34,6 +36,7 @@ func (n *Node) reloadManifest(ctx context.Context, req *pb.ReloadManifestRequest
 	if c.plan, err = regions.PlanChange(n.federation, next, n.cfg.Region); err != nil {
 		return nil, err
 	}
+	c.hold()
 	reply := c.describe()
 	if !reply.Changed {
 		return reply, nil
@@ -72,15 +75,54 @@ type change struct {
 	plan      regions.Plan
 	forced    bool
 	reason    string
-	opened    []api.LogID // by this change
-	fresh     []api.LogID // of those, the ones that were made
+	shorter   map[api.LogID][]string // home logs of the turn that next keeps less of than is in force, and in what
+	opened    []api.LogID            // by this change
+	fresh     []api.LogID            // of those, the ones that were made
+	before    []fabric.LogConfig     // of logs that got more room
 	shortened []actLog
 	notes     []string
 }
 
+// hold adds to the plan what an earlier start could not carry out: a file that keeps less
+// of a log than is in force.
+func (c *change) hold() {
+	c.shorter = c.shortens(c.next)
+	for _, id := range sortedLogs(c.shorter) {
+		if !slices.ContainsFunc(c.plan.Logs, func(s regions.LogStep) bool { return s.Log == id }) {
+			c.plan.Logs = append(c.plan.Logs, regions.LogStep{Log: id, Do: regions.Alter, Role: regions.RoleHome})
+		}
+		if !slices.ContainsFunc(c.plan.Topics, func(t regions.TopicChange) bool { return t.Topic == id.Topic }) {
+			c.plan.Topics = append(c.plan.Topics, regions.TopicChange{Topic: id.Topic, Do: regions.Alter, Fields: c.shorter[id]})
+		}
+	}
+}
+
+// shortens lists the home logs that are open here and of which a manifest keeps less than
+// is in force, and in what.
+func (n *Node) shortens(f *regions.Federation) map[api.LogID][]string {
+	t := n.turn.Load()
+	if t == nil {
+		return nil
+	}
+	out := map[api.LogID][]string{}
+	for _, log := range t.logs.allHomes() {
+		if f.Role(log.ID(), n.cfg.Region) != regions.RoleHome {
+			continue // it is removed, which takes nothing
+		}
+		if less := n.fabric.Shortens(t.logs.config(log.ID(), f)); len(less) > 0 {
+			out[log.ID()] = less
+		}
+	}
+	return out
+}
+
+func sortedLogs(logs map[api.LogID][]string) []api.LogID {
+	return slices.SortedFunc(maps.Keys(logs), func(a, b api.LogID) int { return strings.Compare(a.String(), b.String()) })
+}
+
 func (c *change) describe() *pb.ReloadManifestResponse {
 	r := &pb.ReloadManifestResponse{Digest: c.next.Digest(), Previous: c.federation.Digest(), PolicyRevision: c.policyState().Revision}
-	r.Changed = r.Digest != r.Previous
+	r.Changed = r.Digest != r.Previous || len(c.shorter) > 0
 	for _, t := range c.plan.Topics {
 		r.Topics = append(r.Topics, &pb.TopicChange{Topic: t.Topic, What: t.Do, Fields: t.Fields})
 	}
@@ -104,18 +146,19 @@ func (c *change) allowed(ctx context.Context) error {
 		return err
 	}
 	var texts []string
-	for _, id := range c.plan.Shortened {
+	if c.turn == nil && len(c.plan.Shortened) > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("%s keeps less by this file: that is carried out by a reload at the node that holds the region's seat", c.plan.Shortened[0]))
+	}
+	for _, id := range sortedLogs(c.shorter) {
 		var lacking []string
-		if c.turn == nil {
-			lacking = []string{fmt.Sprintf("this node does not hold the region's seat and cannot say how many records of %s are not copied yet: reload the node that holds it first", id)}
-		} else if log, ok := c.turn.logs.home(id); ok {
+		if log, ok := c.turn.logs.home(id); ok {
 			lacking = missing(id, c.turn.source.Uncopied(id, log.Head().Sequence))
 		}
 		texts = append(texts, lacking...)
 		c.shortened = append(c.shortened, actLog{Log: id.String(), Role: string(regions.RoleHome), NotCopied: lacking})
 	}
 	if len(texts) > 0 && !c.forced {
-		return notCopied("shorten retention", c.plan.Shortened[0].Topic, c.cfg.Region, texts)
+		return notCopied("shorten retention", sortedLogs(c.shorter)[0].Topic, c.cfg.Region, texts)
 	}
 	return nil
 }
@@ -181,8 +224,12 @@ func (c *change) prepare(ctx context.Context) error {
 				c.fresh = append(c.fresh, s.Log)
 			}
 		case regions.Alter:
-			cfg := c.turn.logs.config(s.Log, c.federation)
+			cfg, err := c.fabric.InForce(s.Log)
+			if err != nil {
+				return err
+			}
 			if after := c.turn.logs.config(s.Log, c.next); after.MaxBytes > cfg.MaxBytes {
+				c.before = append(c.before, cfg)
 				cfg.MaxBytes = after.MaxBytes
 				if err := c.fabric.Alter(ctx, cfg); err != nil {
 					return err
@@ -206,10 +253,9 @@ func (c *change) undo(ctx context.Context) error {
 			errs = append(errs, c.fabric.CloseLog(ctx, id))
 		}
 	}
-	for _, s := range c.plan.Logs {
-		if s.Do == regions.Alter && c.turn != nil {
-			errs = append(errs, c.fabric.Alter(ctx, c.turn.logs.config(s.Log, c.federation)))
-		}
+	for _, cfg := range c.before {
+		cfg.Keep = false
+		errs = append(errs, c.fabric.Alter(ctx, cfg))
 	}
 	return errors.Join(errs...)
 }

@@ -64,7 +64,8 @@ func (b *logBook) config(id api.LogID, f *regions.Federation) fabric.LogConfig {
 	_, c.Epoch, _ = f.Home(id)
 	c.MaxBytes, c.MaxAge = int64(topic.Retention.MaxBytes), topic.Retention.MaxAge
 	c.Relaxed = topic.Durability == regions.Relaxed
-	if topic.Hold && f.Role(id, b.self) == regions.RoleHome {
+	if f.Role(id, b.self) == regions.RoleHome {
+		c.Hold = topic.Hold
 		c.Safe, c.Waits = func() uint64 { return b.safe(id) }, func() string { return b.waits(id) }
 	}
 	return c
@@ -108,7 +109,9 @@ func (b *logBook) drop(id api.LogID) {
 }
 
 func (b *logBook) openHome(ctx context.Context, id api.LogID, f *regions.Federation) error {
-	log, err := b.fabric.Home(ctx, b.config(id, f))
+	c := b.config(id, f)
+	c.Keep = true // what an earlier run was told: only a reload keeps less
+	log, err := b.fabric.Home(ctx, c)
 	if err != nil {
 		return err
 	}

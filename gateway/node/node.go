@@ -231,7 +231,7 @@ func (n *Node) Gates() *link.Gates {
 // the policy; else it loads the policy directory again. It keeps what is in force and
 // says why if either is refused. A federation.yaml that is not there is no change.
 func (n *Node) Reload(ctx context.Context) error {
-	if next, err := regions.LoadManifest(n.cfg.Federation); !errors.Is(err, fs.ErrNotExist) && (err != nil || next.Digest() != n.federation.Digest()) {
+	if next, err := regions.LoadManifest(n.cfg.Federation); !errors.Is(err, fs.ErrNotExist) && (err != nil || next.Digest() != n.federation.Digest() || len(n.shortens(next)) > 0) {
 		_, err := n.reloadManifest(ctx, &pb.ReloadManifestRequest{})
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // altered with.
 func (l *store) bounds() *LogConfig { return l.limits.Load() }
 
-// Alter gives an open log the bounds of cfg: MaxBytes, MaxAge, Safe and Waits. When it
+// Alter gives an open log the bounds of cfg: MaxBytes, MaxAge, Hold, Safe and Waits. When it
 // returns, room that was added is there; retention takes what is too much from now on.
 // It fails with CONFIG_INVALID, changing nothing, when the store has no room for more.
 func (f *Fabric) Alter(ctx context.Context, cfg LogConfig) error {
@@ -28,9 +28,15 @@ func (f *Fabric) Alter(ctx context.Context, cfg LogConfig) error {
 	l.sweeping.Lock()
 	defer l.sweeping.Unlock()
 	before := l.bounds()
-	l.limits.Store(&cfg)
+	l.mu.Lock()
+	kept := l.kept
+	l.mu.Unlock()
+	l.limits.Store(l.told(cfg))
 	if err := l.fitStream(ctx); err != nil {
 		l.limits.Store(before)
+		l.mu.Lock()
+		l.kept = kept
+		l.mu.Unlock()
 		return err
 	}
 	f.kickSweep()
@@ -43,7 +49,7 @@ func (f *Fabric) Alter(ctx context.Context, cfg LogConfig) error {
 func (l *store) fitStream(ctx context.Context) error {
 	want := l.streamConfig(l.incarnation)
 	want.MaxBytes = max(want.MaxBytes, l.bytes.Load()+headroom)
-	if l.reserved == want.MaxBytes && l.noted == want.Metadata[metaPurged] {
+	if l.reserved == want.MaxBytes && l.noted == noted(want.Metadata) {
 		return nil
 	}
 	b, err := l.f.running()
@@ -53,9 +59,12 @@ func (l *store) fitStream(ctx context.Context) error {
 	if _, err := b.js.UpdateStream(ctx, want); err != nil {
 		return l.f.noRoom(ctx, l.cfg.ID, want.MaxBytes, err)
 	}
-	l.reserved, l.noted = want.MaxBytes, want.Metadata[metaPurged]
+	l.reserved, l.noted = want.MaxBytes, noted(want.Metadata)
 	return l.f.flush(ctx)
 }
+
+// noted is what of a stream's metadata changes while the log lives.
+func noted(meta map[string]string) string { return meta[metaPurged] + "\n" + meta[metaKeeps] }
 
 // Room is what the logs may take of the store together.
 type Room struct {

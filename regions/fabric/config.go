@@ -129,6 +129,11 @@ type LogConfig struct {
 	// Relaxed acknowledges a home's records once the broker has written them, os-1; they are
 	// synced, and seen by readers and mirrors, within about a second. Copies stay as they are.
 	Relaxed bool
+	// Keep has a home keep what it was last told to keep, where MaxAge, MaxBytes and Hold
+	// would keep less, until Alter says less without it. What a log was told is on disk.
+	Keep bool
+	// Hold has retention ask Safe first.
+	Hold bool
 	// Safe is the highest sequence retention may take, asked at every sweep: what all
 	// mirrors that count have on disk. Which mirrors count (hold, absence) is the
 	// caller's rule. nil: everything may be taken. It must not block.

@@ -110,7 +110,7 @@ func TestRT7_FullCopyIsRefusedAndGoesOn(t *testing.T) {
 	f := fabrictest.Open(t)
 	id, _ := api.ParseLogID("orders@there")
 	safe := new(atomic.Uint64)
-	l, err := f.Copy(context.Background(), fabric.LogConfig{ID: id, MaxBytes: 64 << 10, Safe: safe.Load})
+	l, err := f.Copy(context.Background(), fabric.LogConfig{ID: id, MaxBytes: 64 << 10, Hold: true, Safe: safe.Load})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func runChild() bool {
 	}
 	id := api.LogID{Tenant: api.DefaultTenant, Topic: "orders", Slot: "here"}
 	l, err := f.Home(ctx, fabric.LogConfig{ID: id, Epoch: api.StaticEpoch("here"),
-		MaxBytes: int64(number(childBytes)), Relaxed: os.Getenv(childRelaxed) != "", Safe: func() uint64 {
+		MaxBytes: int64(number(childBytes)), Relaxed: os.Getenv(childRelaxed) != "", Hold: true, Safe: func() uint64 {
 			if os.Getenv(childSweeps) != "" {
 				return math.MaxUint64
 			}

@@ -19,7 +19,7 @@ import (
 func TestRT7_HeldLogRefusesAtItsBoundAndNamesTheTarget(t *testing.T) {
 	var safe atomic.Uint64
 	log := fabric.LogConfig{ID: mustID(t, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 8 << 20, MaxAge: time.Millisecond,
-		Safe: safe.Load, Waits: func() string { return fmt.Sprintf("us-east has %d", safe.Load()) }}
+		Hold: true, Safe: safe.Load, Waits: func() string { return fmt.Sprintf("us-east has %d", safe.Load()) }}
 	f := fabrictest.Open(t)
 	l, err := f.Home(context.Background(), log)
 	if err != nil {

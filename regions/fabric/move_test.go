@@ -39,7 +39,7 @@ func oldStore(t *testing.T, dir string, n int) (home, copied []regions.Item, h r
 		t.Fatal(err)
 	}
 	l, err := f.Home(context.Background(), fabric.LogConfig{ID: l.ID(), Epoch: api.StaticEpoch("here"), MaxBytes: 64 << 20,
-		MaxAge: time.Nanosecond, Safe: func() uint64 { return 10 }})
+		MaxAge: time.Nanosecond, Hold: true, Safe: func() uint64 { return 10 }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,6 +182,9 @@ func (l *store) notes(incarnation string) map[string]string {
 	if len(l.purged) > 0 {
 		meta[metaPurged] = formatSpans(l.purged)
 	}
+	if l.kept != nil {
+		meta[metaKeeps] = l.kept.String()
+	}
 	return meta
 }
 
@@ -203,10 +206,11 @@ func (l *store) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.limits.Store(l.told(l.cfg))
 	if l.admin, err = l.f.broker.js.CreateStream(ctx, l.streamConfig(incarnation)); err != nil {
 		return l.f.noRoom(ctx, l.cfg.ID, Need(l.cfg.MaxBytes), err)
 	}
-	l.incarnation, l.reserved = incarnation, Need(l.cfg.MaxBytes)
+	l.incarnation, l.reserved, l.noted = incarnation, Need(l.cfg.MaxBytes), noted(l.notes(incarnation))
 	l.spread(ctx)
 	return l.list(ctx)
 }
@@ -253,10 +257,14 @@ func (l *store) adopt(ctx context.Context) error {
 	}
 	l.incarnation, l.made = meta[metaIncarnation], meta[metaKind]
 	var err error
-	if l.purged, err = parseSpans(meta[metaPurged]); err != nil {
+	if l.kept, err = parseKeeps(meta[metaKeeps]); err == nil {
+		l.purged, err = parseSpans(meta[metaPurged])
+	}
+	if err != nil {
 		return refuse("log", l.cfg.ID.String(), "the stream's own notes are unreadable: restore the data directory from a backup", err)
 	}
-	l.reserved, l.noted = have.MaxBytes, meta[metaPurged]
+	l.reserved, l.noted = have.MaxBytes, noted(meta)
+	l.limits.Store(l.told(l.cfg))
 	l.bytes.Store(int64(l.admin.CachedInfo().State.Bytes))
 	if err := l.fitStream(ctx); err != nil {
 		return err

@@ -93,7 +93,7 @@ func TestB12_PurgeLeavesTheExactRange(t *testing.T) {
 	dir := t.TempDir()
 	clock := regions.NewManualClock(time.Unix(1_800_000_000, 0))
 	log := fabric.LogConfig{ID: mustID(t, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 8 << 20, MaxAge: time.Hour,
-		Safe: func() uint64 { return 0 }} // an operator's act does not ask the mirrors: its caller did
+		Hold: true, Safe: func() uint64 { return 0 }} // an operator's act does not ask the mirrors: its caller did
 	f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir, c.Clock = dir, clock })
 	l, err := f.Home(context.Background(), log)
 	if err != nil {

@@ -48,6 +48,7 @@ type store struct {
 	voids atomic.Pointer[[]Divergence] // as of the durable end; nil: none
 
 	limits atomic.Pointer[LogConfig] // see bounds
+	kept   *keeps                    // what a home was told to keep; nil: nothing is noted; mu guards it
 
 	tail  end           // the writer's alone
 	bytes atomic.Int64  // in the stream, as the broker counts them

@@ -148,7 +148,7 @@ func (l *store) setFirst(first, gone uint64) {
 func (l *store) plan(ctx context.Context) (cut, error) {
 	safe := uint64(math.MaxUint64)
 	bounds, purged := l.bounds(), l.purgedTo()
-	if bounds.Safe != nil {
+	if bounds.asksMirrors() {
 		safe = bounds.Safe()
 	}
 	l.mu.Lock()

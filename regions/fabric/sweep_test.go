@@ -28,7 +28,7 @@ func TestRT7_SweepByAgeKeepsWhatMirrorsNeed(t *testing.T) {
 	clock := regions.NewManualClock(time.Unix(1_800_000_000, 0))
 	var safe atomic.Uint64
 	log := fabric.LogConfig{ID: mustID(t, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 8 << 20,
-		MaxAge: time.Hour, Safe: safe.Load}
+		MaxAge: time.Hour, Hold: true, Safe: safe.Load}
 	f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir, c.Clock = dir, clock })
 	l, err := f.Home(context.Background(), log)
 	if err != nil {
@@ -100,7 +100,7 @@ func TestRT7_SweepByAgeKeepsWhatMirrorsNeed(t *testing.T) {
 func TestRT7_FullLogRefusesThenGoesOn(t *testing.T) {
 	f := fabrictest.Open(t)
 	var safe atomic.Uint64
-	log := fabric.LogConfig{ID: mustID(t, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 256 << 10, Safe: safe.Load}
+	log := fabric.LogConfig{ID: mustID(t, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 256 << 10, Hold: true, Safe: safe.Load}
 	l, err := f.Home(context.Background(), log)
 	if err != nil {
 		t.Fatal(err)

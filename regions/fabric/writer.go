@@ -202,8 +202,8 @@ func (l *store) storageFull(*entry) regions.Stored {
 			Hint: "the log is full, and retention waits for the void records of epoch " + d + " to be settled: republish or discard them, or raise max_bytes; retry with the same id"}}
 	}
 	hint := "the log is full; retention makes room: retry with the same id, or raise max_bytes"
-	if waits := l.bounds().Waits; waits != nil && waits() != "" {
-		hint = "the log is full and the topic holds records until they are copied: " + waits() + "; retry with the same id, raise max_bytes, or take hold or the region out of the topic's declaration"
+	if bounds := l.bounds(); bounds.asksMirrors() && bounds.Waits != nil && bounds.Waits() != "" {
+		hint = "the log is full and the topic holds records until they are copied: " + bounds.Waits() + "; retry with the same id, raise max_bytes, or take hold or the region out of the topic's declaration"
 	}
 	return regions.Stored{Err: &api.Error{Code: api.StorageFull, Op: "append", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
 		Field: "retention.max_bytes", RetryAfter: l.f.cfg.Pace.Of(time.Second), Hint: hint}}
