@@ -44,13 +44,14 @@ func TestRenderTopics_FiguresThatAreNotKnownHere(t *testing.T) {
 			{Log: ordersEU, Role: "home", Home: "eu-west", Known: true, First: 1, Head: 10, Records: 10},
 			{Log: &pb.LogId{Topic: "orders", Slot: "us-east"}, Role: "copy", Home: "us-east"},
 			{Log: &pb.LogId{Topic: "orders", Slot: "ap-south"}, Role: "elsewhere", Home: "ap-south"},
+			{Log: &pb.LogId{Topic: "orders", Slot: "us-west"}, Role: "copy", Home: "us-west", State: "ABSENT"},
 		},
 	}}}
-	if text := renderTopics(r); !strings.Contains(text, "2 of 3     unknown") || !strings.Contains(text, "none") {
+	if text := renderTopics(r); !strings.Contains(text, "3 of 4     unknown") || !strings.Contains(text, "none") {
 		t.Error(text)
 	}
 	text := renderTopic(r.GetTopics()[0], "")
-	for _, want := range []string{"10 records, 1 to 10", "not kept here", "orders@us-east   copy       us-east   unknown"} {
+	for _, want := range []string{"10 records, 1 to 10", "not kept here", "not there: copied anew", "orders@us-east   copy       us-east   unknown"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

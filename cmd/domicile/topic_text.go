@@ -18,6 +18,9 @@ func holdingRow(h *pb.LogHolding) []string {
 	if h.GetRole() == "elsewhere" {
 		return append(row, "not kept here")
 	}
+	if h.GetState() == "ABSENT" {
+		return append(row, "not there: copied anew with the log's next record, or when its link comes up")
+	}
 	if !h.GetKnown() {
 		return append(row, unknown)
 	}

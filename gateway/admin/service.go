@@ -83,6 +83,10 @@ func unknownTopic(f *regions.Federation, name string) error {
 	return &api.Error{Code: api.UnknownTopic, Op: "find topic", Field: "topic", Value: name, Hint: "known: " + strings.Join(f.Topics(), ", ")}
 }
 
+// absent is the state of a copy that is declared and not there, as after its deletion: it
+// is made anew with its log's next record, or when the link comes up again.
+const absent = "ABSENT"
+
 func holdings(v *View, t *regions.Topic) []*pb.LogHolding {
 	var out []*pb.LogHolding
 	for _, id := range v.Federation.Logs(t) {
@@ -91,7 +95,11 @@ func holdings(v *View, t *regions.Topic) []*pb.LogHolding {
 		if v.Holdings == nil {
 			h.Role = "unknown"
 		}
-		if f, here := v.Holdings[id.String()]; here {
+		f, here := v.Holdings[id.String()]
+		if !here && v.Holdings != nil && v.Federation.Role(id, v.Region) == regions.RoleCopy {
+			h.Role, h.State = "copy", absent
+		}
+		if here {
 			h.Role, h.State = "copy", string(regions.LagUnknown)
 			if f.Home {
 				h.Role, h.State = "home", string(regions.LagHome)
@@ -99,7 +107,7 @@ func holdings(v *View, t *regions.Topic) []*pb.LogHolding {
 			h.Known, h.Incarnation, h.Head, h.First, h.Records, h.Bytes = true, f.Incarnation, f.Sequence, f.First, f.Records, f.Bytes
 		}
 		for _, l := range v.Lags {
-			if l.Log == id && l.Target == v.Region {
+			if h.State != absent && l.Log == id && l.Target == v.Region {
 				h.State = string(l.State)
 			}
 		}

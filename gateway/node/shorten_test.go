@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"domicile/api"
+	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
 	"domicile/chaos/lab"
 	"domicile/gateway/node"
@@ -26,6 +27,35 @@ topics:
   orders: {writes: local, mirror: [all], hold: true, retention: {max_age: 100h, max_bytes: 8MiB}, on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
 `
 
+// startWith starts the node with another federation.yaml.
+func (w *world) startWith(text string) *node.Node {
+	w.t.Helper()
+	if err := os.WriteFile(w.config.Federation, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	f, err := regions.LoadManifest(w.config.Federation)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.f = f
+	return w.start()
+}
+
+// firstAt is the first sequence that the log orders@eu-west still has.
+func firstAt(t *testing.T, desk *client.Client) uint64 {
+	t.Helper()
+	m, err := desk.Topics(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range m.GetTopics()[0].GetLogs() {
+		if h.GetLog().GetSlot() == "eu-west" {
+			return h.GetFirst()
+		}
+	}
+	return 0
+}
+
 // B12, B08: a file that keeps less and comes into force with a restart takes nothing that
 // is not copied: what was in force stays, status says so, and only a reload carries it
 // out, which is refused with the count, or forced and audited.
@@ -33,25 +63,13 @@ func TestB12_ShorteningThatComesWithARestart(t *testing.T) {
 	w := newWorld(t)
 	w.policy(1, soloRules+"\ndestination contains \"eu-west\" if input.tags.residency == \"eu\"\n")
 	w.config.Federation = filepath.Join(t.TempDir(), "federation.yaml")
-	begin := func(text string) *node.Node {
-		t.Helper()
-		if err := os.WriteFile(w.config.Federation, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		f, err := regions.LoadManifest(w.config.Federation)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.f = f
-		return w.start()
-	}
 	soon := func(ask func() error) {
 		t.Helper()
 		if err := lab.Poll(t.Context(), time.Minute, ask); err != nil {
 			t.Fatal(err)
 		}
 	}
-	n := begin(mirroredSolo)
+	n := w.startWith(mirroredSolo)
 	for i := range 5 {
 		soon(func() error { _, err := w.publish(n, fmt.Sprint("id-", i)); return err })
 	}
@@ -59,20 +77,9 @@ func TestB12_ShorteningThatComesWithARestart(t *testing.T) {
 	w.stop(n)
 
 	shorter := strings.Replace(strings.Replace(mirroredSolo, "100h", "1s", 1), "hold: true, ", "", 1)
-	n = begin(shorter)
+	n = w.startWith(shorter)
 	desk := dial(t, n.Admin())
-	first := func() uint64 {
-		m, err := desk.Topics(t.Context(), "orders")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, h := range m.GetTopics()[0].GetLogs() {
-			if h.GetLog().GetSlot() == "eu-west" {
-				return h.GetFirst()
-			}
-		}
-		return 0
-	}
+	first := func() uint64 { return firstAt(t, desk) }
 	soon(func() error { // a few sweeps later
 		if at := first(); at != 1 {
 			t.Fatalf("what a restart shortened was taken: the first is %d", at)
@@ -113,7 +120,7 @@ func TestB12_ShorteningThatComesWithARestart(t *testing.T) {
 		return nil
 	})
 	w.stop(n)
-	n = begin(shorter)
+	n = w.startWith(shorter)
 	if got := strings.Join(w.status(n).GetWarnings(), "\n"); strings.Contains(got, "config reload carries it out") {
 		t.Errorf("what was carried out is still said to wait: %s", got)
 	}

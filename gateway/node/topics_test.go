@@ -377,6 +377,21 @@ func TestB12_TheOperatorLeavesDuringADeletion(t *testing.T) {
 	if got := x.acts("us-east"); !strings.Contains(got, `"to":3,"records":3`) {
 		t.Errorf("audit: %s", got)
 	}
+	shown := func() string {
+		m, err := x.desks["us-east"].Topics(t.Context(), "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range m.GetTopics()[0].GetLogs() {
+			if h.GetLog().GetSlot() == "eu-west" {
+				return h.GetRole() + " " + h.GetState()
+			}
+		}
+		return ""
+	}
+	if got := shown(); got != "copy ABSENT" {
+		t.Errorf("the deleted copy is shown as %q", got)
+	}
 	x.publish("more", 1)
 	x.eventually("the copy is there again", there(4))
 }

@@ -1447,7 +1447,7 @@ type LogHolding struct {
 	Records       uint64                 `protobuf:"varint,8,opt,name=records,proto3" json:"records,omitempty"`
 	Bytes         uint64                 `protobuf:"varint,9,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Known         bool                   `protobuf:"varint,10,opt,name=known,proto3" json:"known,omitempty"` // this region holds it and the figures are real
-	State         string                 `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`
+	State         string                 `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`  // as of a lag; ABSENT: a declared copy that is not there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
