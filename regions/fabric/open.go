@@ -264,7 +264,9 @@ func (l *store) adopt(ctx context.Context) error {
 		return refuse("log", l.cfg.ID.String(), "the stream's own notes are unreadable: restore the data directory from a backup", err)
 	}
 	l.reserved, l.noted = have.MaxBytes, noted(meta)
-	l.limits.Store(l.told(l.cfg))
+	if l.cfg.Keep { // else what is noted stays as it is
+		l.limits.Store(l.told(l.cfg))
+	}
 	l.bytes.Store(int64(l.admin.CachedInfo().State.Bytes))
 	if err := l.fitStream(ctx); err != nil {
 		return err
