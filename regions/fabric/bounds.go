@@ -66,6 +66,20 @@ func (l *store) fitStream(ctx context.Context) error {
 // noted is what of a stream's metadata changes while the log lives.
 func noted(meta map[string]string) string { return meta[metaPurged] + "\n" + meta[metaKeeps] }
 
+// refit undoes what a change of a former holder of the seat did that reached the broker late:
+// changes of a stream expect nothing, so they can't be fenced like an append.
+func (l *store) refit(ctx context.Context) error {
+	if l.f.cfg.Cluster == nil {
+		return nil
+	}
+	info, err := l.info(ctx)
+	if err != nil {
+		return err
+	}
+	l.reserved, l.noted = info.Config.MaxBytes, noted(info.Config.Metadata)
+	return l.fitStream(ctx)
+}
+
 // Room is what the logs may take of the store together.
 type Room struct {
 	Limit    int64 // MaxStore

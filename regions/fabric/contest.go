@@ -185,7 +185,8 @@ func (f *Fabric) mustGiveUp(c *contest, other uint64) string {
 
 // pullBack asks for the leadership of open logs that went elsewhere.
 func (f *Fabric) pullBack(c *contest) string {
-	for stream := range f.openLogs() {
+	for _, l := range f.openLogs() {
+		stream := l.stream
 		if f.leads(stream) {
 			delete(c.astray, stream)
 			delete(c.asked, stream)
@@ -391,6 +392,7 @@ func (f *Fabric) gather() {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 16)
 	for stream, e := range known {
+		stream = anew(stream, e.Made)
 		if e.State != "" || f.leads(stream) {
 			continue
 		}
@@ -451,8 +453,8 @@ func (f *Fabric) StepDown(ctx context.Context) error {
 	}
 	f.yield()
 	if heir := f.members.heir(); heir != "" {
-		for stream := range logs {
-			f.handOver(ctx, stream, heir)
+		for _, l := range logs {
+			f.handOver(ctx, l.stream, heir)
 		}
 		f.handOver(ctx, controlStream, heir)
 	}

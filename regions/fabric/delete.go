@@ -167,7 +167,7 @@ func (f *Fabric) takeAgain(stream string) {
 func (f *Fabric) readKept(ctx context.Context, stream string, id api.LogID, kind string) (*store, error) {
 	l := newStore(f, LogConfig{ID: id, Epoch: api.StaticEpoch(f.cfg.Region), MaxBytes: 1}, kind, stream)
 	var err error
-	if l.admin, err = f.broker.js.Stream(ctx, stream); err != nil {
+	if l.admin, err = f.broker.js.Stream(ctx, l.stream); err != nil {
 		return nil, fmt.Errorf("read kept log %s: %w", id, err)
 	}
 	l.incarnation = l.admin.CachedInfo().Config.Metadata[metaIncarnation]
@@ -221,7 +221,7 @@ func (f *Fabric) finishDeletion(ctx context.Context, stream string, e logEntry) 
 		l.leave()
 		f.indexes.remove(l.index)
 	}
-	if err := f.broker.js.DeleteStream(ctx, stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if err := f.broker.js.DeleteStream(ctx, anew(stream, e.Made)); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("delete %s: %w; the decision stands, the next start goes on with it", e.Log, err)
 	}
 	f.step("data gone")
@@ -330,10 +330,10 @@ func (f *Fabric) CloseLog(ctx context.Context, id api.LogID) error {
 	f.mu.Lock()
 	d := l.durableEnd()
 	if f.ended[l.endKey(d)] = d.Sequence; drained {
-		f.clean[l.stream] = d.broker
+		f.clean[l.key] = d.broker
 	}
 	f.indexes.remove(l.index)
-	delete(f.logs, l.stream)
+	delete(f.logs, l.key)
 	f.mu.Unlock()
 	if !drained {
 		return unknown("some appends of the log were undecided; the next opening reads them back")

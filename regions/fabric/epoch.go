@@ -162,7 +162,7 @@ func (l *store) readTenure(ctx context.Context, info *jetstream.StreamInfo) erro
 		}
 	}
 	l.f.mu.Lock()
-	known := l.f.known[l.stream].Markers
+	known := l.f.known[l.key].Markers
 	l.f.mu.Unlock()
 	var t Tenure
 	switch {

@@ -203,13 +203,13 @@ func (l *store) enroll() error {
 		return nil
 	}
 	l.f.mu.Lock()
-	e, ok := l.f.known[l.stream]
+	e, ok := l.f.known[l.key]
 	l.f.mu.Unlock()
 	if !ok || e.State != "" || e.Kind == l.kind && e.Markers == t.Number {
 		return nil
 	}
 	e.Kind, e.Markers = l.kind, t.Number
-	return l.f.enter(l.stream, e)
+	return l.f.enter(l.key, e)
 }
 
 // Tenure is what an open log's last ownership marker says; false: it never had one, and

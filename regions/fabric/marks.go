@@ -88,6 +88,9 @@ type logEntry struct {
 	Kind        string `json:"kind"`
 	Incarnation string `json:"incarnation"`
 	Markers     uint64 `json:"markers,omitempty"` // ownership markers that it is known to have
+	// Made is how often a quorum region made the log anew after a deletion. It is part of the
+	// stream's name, so that a deletion that reaches the broker late finds nothing.
+	Made uint64 `json:"made,omitempty"`
 	// Of a log that was deleted, or is about to be.
 	State string    `json:"state,omitempty"`
 	Last  uint64    `json:"last,omitempty"` // its last sequence

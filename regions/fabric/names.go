@@ -3,6 +3,7 @@ package fabric
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"fmt"
 	"strings"
 
 	"domicile/api"
@@ -27,6 +28,23 @@ func streamName(id api.LogID) (string, error) {
 	}
 	sum := sha256.Sum256([]byte(id.Topic + "\x00" + id.Slot))
 	return "_h" + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:])), nil
+}
+
+// anew is the name of a log's stream that was made n times after a deletion. "_g" is no
+// escape, so no other log has it.
+func anew(name string, n uint64) string {
+	if n == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s_g%d", name, n)
+}
+
+// generation is how often the log that is there, or would be made now, was made anew.
+func (f *Fabric) generation(e logEntry) uint64 {
+	if e.State == stateDeleted && f.cfg.Cluster != nil {
+		return e.Made + 1
+	}
+	return e.Made
 }
 
 const hexDigits = "0123456789abcdef"

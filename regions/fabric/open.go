@@ -197,7 +197,7 @@ func (f *Fabric) replicas() int {
 
 func (l *store) create(ctx context.Context) error {
 	l.f.mu.Lock()
-	entry, known := l.f.known[l.stream]
+	entry, known := l.f.known[l.key]
 	l.f.mu.Unlock()
 	if known && entry.State != stateDeleted {
 		return refuse("logs", l.cfg.ID.String(), "the store's own list holds this log, but its data is gone: restore the data directory from a backup; it is never made anew", nil)
@@ -231,12 +231,12 @@ func (l *store) list(ctx context.Context) error {
 		return err
 	}
 	l.f.mu.Lock()
-	e, ok := l.f.known[l.stream]
+	e, ok := l.f.known[l.key]
 	l.f.mu.Unlock()
 	if ok && e.State == "" {
 		return nil
 	}
-	return l.f.enter(l.stream, logEntry{Log: l.cfg.ID.String(), Kind: l.kind, Incarnation: l.incarnation})
+	return l.f.enter(l.key, logEntry{Log: l.cfg.ID.String(), Kind: l.kind, Incarnation: l.incarnation, Made: l.nth})
 }
 
 // adopt takes up a stream that is there: ours in kind, format and incarnation, or not
@@ -245,14 +245,14 @@ func (l *store) adopt(ctx context.Context) error {
 	have := l.admin.CachedInfo().Config
 	meta := have.Metadata
 	l.f.mu.Lock()
-	known, listed := l.f.known[l.stream]
+	known, listed := l.f.known[l.key]
 	l.f.mu.Unlock()
 	switch {
 	case !readable(meta[metaFormat]):
 		return refuse("format", meta[metaFormat], "run the version that wrote this log", nil)
 	case meta[metaLog] != l.cfg.ID.String():
 		return refuse("log", meta[metaLog], "the stream belongs to the log shown", nil)
-	case listed && known.Incarnation != meta[metaIncarnation]:
+	case listed && known.State == "" && known.Incarnation != meta[metaIncarnation]:
 		return refuse("incarnation", meta[metaIncarnation], "the stream is another incarnation than the store's list holds: restore the data directory from a backup", nil)
 	}
 	l.incarnation, l.made = meta[metaIncarnation], meta[metaKind]
@@ -446,7 +446,7 @@ func (l *store) recall(m *message) error {
 func (l *store) wasUnclean() bool {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
-	at, ok := l.f.clean[l.stream]
+	at, ok := l.f.clean[l.key]
 	return l.cut || l.tail.broker > 0 && (!ok || at != l.tail.broker || l.f.restarted)
 }
 

@@ -69,7 +69,7 @@ func (p *passage) land(ctx context.Context, writer *Fabric, nodes []*Fabric) err
 
 // at is the log as a node of the new store has it, whether it is there or not.
 func (p *passage) at(ctx context.Context, f *Fabric) (l *store, err error) {
-	l = newStore(f, LogConfig{ID: p.from.cfg.ID}, p.from.kind, p.from.stream)
+	l = newStore(f, LogConfig{ID: p.from.cfg.ID}, p.from.kind, p.from.key)
 	l.incarnation = p.from.incarnation
 	missing := false
 	err = patiently(ctx, f, func(ctx context.Context) (err error) {

@@ -32,7 +32,9 @@ type store struct {
 	f       *Fabric
 	cfg     LogConfig
 	kind    string
-	stream  string
+	key     string // in the store's own list
+	nth     uint64 // how often it was made anew
+	stream  string // the broker's
 	data    string // subject of items
 	control string // subject of control messages
 	owner   string // subject of ownership markers
@@ -90,8 +92,13 @@ type store struct {
 	watchers  map[uint64]chan struct{}  // by the sequence to pass
 }
 
-func newStore(f *Fabric, cfg LogConfig, kind, stream string) *store {
-	l := &store{f: f, cfg: cfg, kind: kind, made: kind, stream: stream, data: "r." + stream, control: "c." + stream, owner: "o." + stream,
+// newStore is a log that is not open yet; key is its name in the store's own list.
+func newStore(f *Fabric, cfg LogConfig, kind, key string) *store {
+	f.mu.Lock()
+	nth := f.generation(f.known[key])
+	f.mu.Unlock()
+	stream := anew(key, nth)
+	l := &store{f: f, cfg: cfg, kind: kind, made: kind, key: key, nth: nth, stream: stream, data: "r." + stream, control: "c." + stream, owner: "o." + stream,
 		log:    f.cfg.Logger.With("log", cfg.ID.String()),
 		flying: map[[hashSize]byte]*entry{}, watchers: map[uint64]chan struct{}{}}
 	l.limits.Store(&cfg)

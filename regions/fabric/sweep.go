@@ -114,6 +114,9 @@ func (l *store) sweep(ctx context.Context) (Swept, error) {
 	if l.still() {
 		return Swept{}, nil
 	}
+	if err := l.refit(ctx); err != nil {
+		return Swept{}, err
+	}
 	c, err := l.plan(ctx)
 	if err != nil || c.To == 0 {
 		return Swept{}, err
