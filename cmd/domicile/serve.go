@@ -21,7 +21,7 @@ const closeWithin = 30 * time.Second
 
 func (a *app) serveCommand() *cobra.Command {
 	var path string
-	var dev bool
+	var dev, rejoin bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run this region's node",
@@ -30,7 +30,10 @@ finishes those in flight and closes its logs. SIGHUP reads
 federation.yaml and the policy directory again.
 With --dev the door and the admin address need no certificates and take everybody as
 the caller dev; that is for this machine only. Links between regions are always
-encrypted.`,
+encrypted.
+A node of a region of three whose disk lacks what it once had takes no part. With
+--rejoin it is filled from the other two nodes, which both have to be up and whole;
+status says what it waits for. Leave the flag away at the next start.`,
 		Example: "  domicile serve -c ./federation/eu-west/node.yaml",
 		Args:    arguments(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,7 +45,7 @@ encrypted.`,
 				return err
 			}
 			logger := c.Log.Logger()
-			n, err := node.New(c, f, node.Seams{Logger: logger, Dev: dev, Version: version().Version})
+			n, err := node.New(c, f, node.Seams{Logger: logger, Dev: dev, Rejoin: rejoin, Version: version().Version})
 			if err != nil {
 				return err
 			}
@@ -51,6 +54,7 @@ encrypted.`,
 	}
 	cmd.Flags().StringVarP(&path, "config", "c", "", "path of node.yaml")
 	cmd.Flags().BoolVar(&dev, "dev", false, "no certificates at door and admin; this machine only")
+	cmd.Flags().BoolVar(&rejoin, "rejoin", false, "the node's data is lost: have it filled by the region's other two nodes")
 	return needs(cmd, "config")
 }
 

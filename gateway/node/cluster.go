@@ -57,5 +57,5 @@ func (n *Node) cluster() *fabric.Cluster {
 	if n.cfg.Node == "" {
 		return nil
 	}
-	return &fabric.Cluster{Node: n.cfg.Node, Members: n.cfg.Cluster.Members, Listen: n.cfg.Cluster.Listen, TLS: n.identity.SiblingTLS()}
+	return &fabric.Cluster{Node: n.cfg.Node, Members: n.cfg.Cluster.Members, Listen: n.cfg.Cluster.Listen, TLS: n.identity.SiblingTLS(), Rejoin: n.seams.Rejoin}
 }

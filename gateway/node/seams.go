@@ -29,6 +29,9 @@ type Seams struct {
 	// FollowPolicies loads a changed policy directory unasked. For the demo: anywhere
 	// else activation is somebody's decision.
 	FollowPolicies bool
+	// Rejoin lets a node of a quorum region take part although its disk lacks what it once
+	// had; its siblings fill it, see fabric.Cluster.
+	Rejoin bool
 	// Version is what the node calls itself in hello and status.
 	Version string
 	Hooks   Hooks

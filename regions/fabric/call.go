@@ -117,10 +117,14 @@ func (f *Fabric) Call(ctx context.Context, node, kind string, body []byte) ([]by
 	if err := ctx.Err(); err != nil {
 		return nil, f.notAsked(node, "there was no time left", err)
 	}
-	if f.broker.talk.IsClosed() {
+	b, err := f.running()
+	if err != nil {
+		return nil, f.notAsked(node, "this node has not come into its region yet", err)
+	}
+	if b.talk.IsClosed() {
 		return nil, f.notAsked(node, "this node is shutting down", nil)
 	}
-	reply, err := f.broker.talk.RequestMsgWithContext(ctx, msg)
+	reply, err := b.talk.RequestMsgWithContext(ctx, msg)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrMaxPayload):
 		return nil, f.notAsked(node, "it is not reached", err)

@@ -2,14 +2,10 @@ package fabric
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"domicile/api"
 	"domicile/regions"
 )
 
@@ -28,6 +23,10 @@ type Cluster struct {
 	Members map[string]string // every node's name → the host:port at which its siblings reach it
 	Listen  string            // host:port this node listens at for its siblings
 	TLS     *tls.Config       // both ends; it has to verify that the other is of this region. nil only on loopback
+	// Rejoin lets the node take part although its disk lacks what it once had: it is filled
+	// from its siblings, which both have to be up and whole. It is an operator's word, and
+	// changes nothing for a node that lacks nothing.
+	Rejoin bool
 }
 
 const directGet = "$JS.API.DIRECT.GET."
@@ -101,20 +100,4 @@ func (c *Cluster) join(o *server.Options, region string) error {
 		}
 	}
 	return nil
-}
-
-// checkFolder refuses to start a node of a region that has met before when its share of
-// the data is gone: it would vote as if it had never had it, and what two of three disks
-// had could be lost with the other one. The control stream stands for all, as it is never
-// deleted.
-func (f *Fabric) checkFolder() error {
-	if f.id.Fabric == "" {
-		return nil
-	}
-	dir := f.path(filepath.Join(brokerDir, "jetstream", api.DefaultTenant, "streams", controlStream))
-	_, err := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return refuse("dir", dir, "this node was part of the region, but its data is gone: restore the data directory from a backup of this node; it is never made anew", nil)
-	}
-	return err
 }

@@ -37,7 +37,7 @@ type contest struct {
 	asked  map[string]time.Time // when their leadership was last asked for
 }
 
-const unfitHere = "records are damaged on this node's disk: replace it, and give the node an intact copy of its directory"
+const unfitHere = "records are damaged on this node's disk: replace the disk, and start the node with an empty directory and serve --rejoin"
 
 // seatLoop looks who leads, takes the seat, and gives it up.
 func (f *Fabric) seatLoop() {
@@ -71,6 +71,8 @@ func (f *Fabric) lookAtSeat(c *contest) {
 	switch {
 	case f.failure.Load() != nil:
 		reason = "the store of this node failed"
+	case f.outside.Load() != nil:
+		reason, holder, term = *f.outside.Load(), "", 0
 	case !c.below.IsZero():
 		reason, holder, term = f.belowQuorum(up).Hint, "", 0
 	case holder == "":
@@ -199,7 +201,7 @@ func (f *Fabric) pullBack(c *contest) string {
 		case now.Sub(since) > f.cfg.Pace.Of(pullWithin):
 			return "the leadership of a log's stream could not be brought here"
 		}
-		if now.Sub(c.asked[stream]) >= f.cfg.Pace.Of(pullAgain) {
+		if f.current(stream) && now.Sub(c.asked[stream]) >= f.cfg.Pace.Of(pullAgain) {
 			c.asked[stream] = now
 			f.spawn(func() { f.askLead(f.ctx, stream) })
 		}
@@ -328,7 +330,14 @@ func (f *Fabric) take(s jetstream.Stream) error {
 }
 
 func (f *Fabric) leads(stream string) bool {
-	return f.broker.srv.JetStreamIsStreamLeader(api.DefaultTenant, stream)
+	b, err := f.running()
+	return err == nil && b.srv.JetStreamIsStreamLeader(api.DefaultTenant, stream)
+}
+
+// current: this node's replica of a stream has come up with its leader.
+func (f *Fabric) current(stream string) bool {
+	b, err := f.running()
+	return err == nil && b.srv.JetStreamIsStreamCurrent(api.DefaultTenant, stream)
 }
 
 // insist tries again, in a quorum region, while the seat is held and ctx lasts: leaders
@@ -366,8 +375,8 @@ func (f *Fabric) lead(ctx context.Context, stream string) error {
 	tick := time.NewTicker(max(f.cfg.Pace.Of(lookEvery)/4, time.Millisecond))
 	defer tick.Stop()
 	var asked time.Time
-	for !f.leads(stream) || !f.broker.srv.JetStreamIsStreamCurrent(api.DefaultTenant, stream) {
-		if !f.leads(stream) && time.Since(asked) >= f.cfg.Pace.Of(pullAgain) {
+	for !f.leads(stream) || !f.current(stream) {
+		if !f.leads(stream) && f.current(stream) && time.Since(asked) >= f.cfg.Pace.Of(pullAgain) {
 			asked = time.Now()
 			f.askLead(ctx, stream)
 		}
@@ -393,7 +402,7 @@ func (f *Fabric) gather() {
 	slots := make(chan struct{}, 16)
 	for stream, e := range known {
 		stream = anew(stream, e.Made)
-		if e.State != "" || f.leads(stream) {
+		if e.State != "" || f.leads(stream) || !f.current(stream) {
 			continue
 		}
 		slots <- struct{}{}
@@ -405,7 +414,8 @@ func (f *Fabric) gather() {
 	wg.Wait()
 }
 
-// askLead asks the stream's present leader to hand over to this node.
+// askLead asks the stream's present leader to hand over to this node, whose replica has to
+// be current: one that lags can't lead, and a leader that steps down no longer fills it.
 func (f *Fabric) askLead(ctx context.Context, stream string) {
 	f.handOver(ctx, stream, f.cfg.Cluster.Node)
 }
@@ -417,9 +427,13 @@ func (f *Fabric) handOver(ctx context.Context, stream, node string) {
 	if err != nil {
 		return
 	}
+	b, err := f.running()
+	if err != nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(pullAgain))
 	defer cancel()
-	_, _ = f.broker.admin.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, request)
+	_, _ = b.admin.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, request)
 }
 
 // yield leaves the seat to others for a while.

@@ -41,7 +41,11 @@ type seatRecord struct {
 
 // openControl finds the control stream, or makes it when the region is new.
 func (f *Fabric) openControl(ctx context.Context) (jetstream.Stream, error) {
-	s, err := f.broker.js.Stream(ctx, controlStream)
+	b, err := f.running()
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.js.Stream(ctx, controlStream)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return s, err
 	}
@@ -49,7 +53,7 @@ func (f *Fabric) openControl(ctx context.Context) (jetstream.Stream, error) {
 		return nil, &api.Error{Code: api.ConfigInvalid, Op: "open region", Field: "logs", Value: controlStream,
 			Hint: "the region's nodes no longer hold its control stream: restore their data directories from a backup; it is never made anew"}
 	}
-	return f.broker.js.CreateStream(ctx, jetstream.StreamConfig{Name: controlStream, Subjects: []string{"s.>"},
+	return b.js.CreateStream(ctx, jetstream.StreamConfig{Name: controlStream, Subjects: []string{"s.>"},
 		Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
 		MaxBytes: controlBytes, MaxMsgsPerSubject: 8, MaxMsgs: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		Replicas: regions.QuorumNodes, Duplicates: duplicateWindow,
@@ -108,20 +112,16 @@ func (f *Fabric) adoptIdentity(w who) error {
 	if err != nil || len(key) != hashKeySize || w.Fabric == "" {
 		return refuse("hash_key", "", "the region's identity in its control stream is damaged: restore the nodes from a backup", err)
 	}
-	f.mu.Lock()
-	id := *f.id
-	f.mu.Unlock()
-	switch {
+	switch id := f.identity(); {
 	case id.Fabric == "":
-		id.Fabric, id.HashKey = w.Fabric, w.HashKey
-		if err := writeJSON(f.path(identityFile), id); err != nil {
+		if err := f.changeIdentity(func(id *identity) { id.Fabric, id.HashKey = w.Fabric, w.HashKey }); err != nil {
 			return err
 		}
 	case id.Fabric != w.Fabric || id.HashKey != w.HashKey:
 		return refuse("fabric", w.Fabric, "this data directory is of another region's node, though of the same name: give the node its own directory back", nil)
 	}
 	f.mu.Lock()
-	f.id, f.hash = &id, newHasher(key)
+	f.hash = newHasher(key)
 	f.mu.Unlock()
 	f.settled.Store(true)
 	return nil

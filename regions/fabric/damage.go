@@ -191,7 +191,7 @@ func (l *store) readIntact(ctx context.Context, from, to uint64, count, maxBytes
 		if err != nil || whole {
 			return got, err
 		}
-		leads := l.f.leads(l.stream) && l.f.broker.srv.JetStreamIsStreamCurrent(api.DefaultTenant, l.stream)
+		leads := l.f.leads(l.stream) && l.f.current(l.stream)
 		if again && leads {
 			l.f.unfit.Store(true)
 			l.log.Error("records are damaged or missing on this disk: another node has to hold the seat", "from", from, "to", to)

@@ -22,6 +22,9 @@ func (f *Fabric) markLoop() {
 		if err := f.markOpen(); err != nil {
 			f.cfg.Logger.Warn("the run mark was not renewed: closed instants stand still", "error", err)
 		}
+		if err := f.markFolders(); err != nil {
+			f.cfg.Logger.Warn("the list of folders was not renewed", "error", err)
+		}
 	}
 }
 

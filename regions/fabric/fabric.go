@@ -43,7 +43,10 @@ type Fabric struct {
 	listed    map[string]listedLog      // the region's list as of the last taking of the seat; mu
 	unfit     atomic.Bool               // this node's disk lost what its siblings have
 	holding   atomic.Pointer[holding]   // see holds
+	outside   atomic.Pointer[string]    // why this node does not take part in the region yet; nil: it does
 	floor     atomic.Int64              // no stamp may be before it: what earlier runs and holders may have called closed
+
+	identifying sync.Mutex // one writer of the identity at a time
 
 	ctx    context.Context // ends when the fabric closes; writers stop waiting then
 	cancel context.CancelFunc
@@ -107,6 +110,9 @@ func (f *Fabric) open(ctx context.Context) error {
 	}
 	f.tokens.Store(rand.Uint64() >> 1) // siblings' tokens must be others
 	f.barrier = &barrier{dir: f.dir, lazy: f.cfg.Pace.Of(lazySync), sync: f.syncRound, fail: f.failSync, spawn: f.spawn, good: time.Now()}
+	if f.cfg.Cluster != nil {
+		return f.openMember(ctx, last)
+	}
 	if err := f.redirty(last); err != nil {
 		return err
 	}
@@ -124,35 +130,21 @@ func (f *Fabric) open(ctx context.Context) error {
 	if err := f.start(ctx, 0, last); err != nil {
 		return err
 	}
+	if err := f.openLoops(); err != nil {
+		return err
+	}
+	f.seat.set(Seat{Node: f.cfg.Region, Mine: true, Term: 1, Since: f.cfg.Clock.Now()})
+	return nil
+}
+
+// openLoops marks the store open and begins what goes on until it closes.
+func (f *Fabric) openLoops() error {
 	if err := f.writeRun(run{State: runOpen, Boot: f.boot}); err != nil {
 		return fmt.Errorf("write run mark: %w", err)
 	}
 	if !f.spawn(f.sweepLoop) || !f.spawn(f.spaceLoop) || !f.spawn(f.markLoop) {
 		return errors.New("fabric closed while it opened")
 	}
-	if f.cfg.Cluster != nil {
-		return f.openMember()
-	}
-	f.seat.set(Seat{Node: f.cfg.Region, Mine: true, Term: 1, Since: f.cfg.Clock.Now()})
-	return nil
-}
-
-// openMember joins the region's other nodes. Whether they are there is for Seat to say.
-func (f *Fabric) openMember() (err error) {
-	if f.members, err = newMembers(f); err != nil {
-		return err
-	}
-	f.calls = newCalls(f)
-	f.suspended.Store(f.belowQuorum(1))
-	f.seat.set(Seat{Since: f.cfg.Clock.Now(), Reason: "no other node of the region was heard yet"})
-	if err := errors.Join(f.members.serve(f.broker.talk), f.calls.serve(f.broker.talk)); err != nil {
-		return fmt.Errorf("listen to the region's nodes: %w", err)
-	}
-	for node := range f.members.peers {
-		f.spawn(func() { f.members.pingLoop(node) })
-	}
-	f.spawn(f.weighLoop)
-	f.spawn(f.seatLoop)
 	return nil
 }
 
@@ -230,11 +222,6 @@ func (f *Fabric) readMarks() (last run, err error) {
 	if err := readJSON(filepath.Join(f.cfg.Dir, logsFile), &f.known); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return last, refuse("logs", logsFile, "the list of logs is unreadable: restore it from a backup", err)
 	}
-	if f.cfg.Cluster != nil {
-		if err := f.checkFolder(); err != nil {
-			return last, err
-		}
-	}
 	err = readJSON(filepath.Join(f.cfg.Dir, runFile), &last)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -275,9 +262,33 @@ func (f *Fabric) checkStreams(ctx context.Context) error {
 // The nodes of a quorum region share it; there it is "" until they have met for the first
 // time, which they have once any of them holds the seat.
 func (f *Fabric) ID() string {
+	return f.identity().Fabric
+}
+
+// identity is the present one. It is not to be changed, see changeIdentity.
+func (f *Fabric) identity() *identity {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.id.Fabric
+	return f.id
+}
+
+// changeIdentity brings a changed identity to disk, and then into force.
+func (f *Fabric) changeIdentity(change func(*identity)) error {
+	f.identifying.Lock()
+	defer f.identifying.Unlock()
+	id := *f.identity()
+	id.Siblings = maps.Clone(id.Siblings)
+	if id.Siblings == nil {
+		id.Siblings = map[string]string{}
+	}
+	change(&id)
+	if err := writeJSON(f.path(identityFile), id); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.id = &id
+	return nil
 }
 
 func (f *Fabric) path(file string) string { return filepath.Join(f.cfg.Dir, file) }

@@ -61,7 +61,12 @@ func (f *Fabric) weighLoop() {
 // say. Without a leader nobody knows how far a log reaches, and without a holder nobody knows
 // how many there are.
 func (f *Fabric) weigh() (h holding) {
-	srv := f.broker.srv
+	b, err := f.running()
+	if err != nil {
+		h.Lacks = "it does not take part in its region yet"
+		return h
+	}
+	srv := b.srv
 	all, err := srv.JszAccount(&server.JSzOptions{Account: api.DefaultTenant, Streams: true})
 	if err != nil {
 		h.Lacks = "its broker does not say what it holds"

@@ -59,6 +59,12 @@ type identity struct {
 	// Of a quorum region: this node, and all of them, sorted.
 	Node    string   `json:"node,omitempty"`
 	Members []string `json:"members,omitempty"`
+	// Store is random, made with a node's directory: by it the siblings tell the directory
+	// from an empty one that was put in its place. Siblings holds theirs, by node.
+	Store    string            `json:"store,omitempty"`
+	Siblings map[string]string `json:"siblings,omitempty"`
+	// Joined: the node votes in its region, as both siblings know its store.
+	Joined bool `json:"joined,omitempty"`
 }
 
 // The states of a run mark.

@@ -39,7 +39,8 @@ type Member struct {
 // ping asks a node for a sign of life and, under a term, for its promise.
 type ping struct {
 	From  string `json:"from"`
-	Term  uint64 `json:"term"` // of the seat that the sender holds or is about to; 0: none
+	Store string `json:"store,omitempty"` // of the sender's directory; "" from earlier versions
+	Term  uint64 `json:"term"`            // of the seat that the sender holds or is about to; 0: none
 	Holds bool   `json:"holds"`
 	Floor int64  `json:"floor"`
 	// Leaves: the sender stops, and no answer is expected.
@@ -53,6 +54,8 @@ type pong struct {
 	Holds uint64  `json:"holds"` // term of the seat it holds; 0: it does not
 	Ails  bool    `json:"ails"`  // the seat is better held elsewhere, see Fabric.ails
 	Has   holding `json:"has"`
+	// Stranger: another store is known here by the sender's name. Nothing was promised.
+	Stranger bool `json:"stranger,omitempty"`
 }
 
 // members is what a node of a quorum region knows of its siblings.
@@ -110,6 +113,10 @@ func (m *members) serve(c *nats.Conn) error {
 
 func (m *members) answer(p ping) pong {
 	a := pong{Word: m.promises.get(), Ails: m.f.ails(), Has: m.f.holds()}
+	if p.Store != "" && m.f.stranger(p.From, p.Store) {
+		a.Stranger = true
+		return a
+	}
 	if p.Term > 0 {
 		word, ok, err := m.promises.give(p.Term, p.Floor)
 		if err != nil {
@@ -139,10 +146,14 @@ func (m *members) leave() {
 	if err != nil {
 		return
 	}
-	for node := range m.peers {
-		_ = m.f.broker.talk.Publish(pingSubject(node), b)
+	broker, err := m.f.running()
+	if err != nil {
+		return
 	}
-	_ = m.f.broker.talk.FlushTimeout(m.f.cfg.Pace.Of(pingEvery))
+	for node := range m.peers {
+		_ = broker.talk.Publish(pingSubject(node), b)
+	}
+	_ = broker.talk.FlushTimeout(m.f.cfg.Pace.Of(pingEvery))
 }
 
 // pingLoop keeps asking one sibling. It does not wait for an answer before it asks again,
@@ -182,7 +193,7 @@ func (m *members) ping(node string) {
 // ask sends one ping and notes what comes back.
 func (m *members) ask(ctx context.Context, node string, p ping) (pong, error) {
 	var a pong
-	p.From = m.self
+	p.From, p.Store = m.self, m.f.identity().Store
 	b, err := json.Marshal(p)
 	if err != nil {
 		return a, err
@@ -190,9 +201,16 @@ func (m *members) ask(ctx context.Context, node string, p ping) (pong, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.f.cfg.Pace.Of(answerFor))
 	defer cancel()
 	sent := time.Now()
-	reply, err := m.f.broker.talk.RequestWithContext(ctx, pingSubject(node), b)
+	broker, err := m.f.running()
+	if err != nil {
+		return a, err
+	}
+	reply, err := broker.talk.RequestWithContext(ctx, pingSubject(node), b)
 	if err == nil {
 		err = json.Unmarshal(reply.Data, &a)
+	}
+	if a.Stranger {
+		m.f.expelled(node)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -207,7 +207,11 @@ func (l *store) create(ctx context.Context) error {
 		return err
 	}
 	l.limits.Store(l.told(l.cfg))
-	if l.admin, err = l.f.broker.js.CreateStream(ctx, l.streamConfig(incarnation)); err != nil {
+	err = l.change(ctx, func(ctx context.Context) (err error) {
+		l.admin, err = l.f.broker.js.CreateStream(ctx, l.streamConfig(incarnation))
+		return err
+	})
+	if err != nil {
 		return l.f.noRoom(ctx, l.cfg.ID, Need(l.cfg.MaxBytes), err)
 	}
 	l.incarnation, l.reserved, l.noted = incarnation, Need(l.cfg.MaxBytes), noted(l.notes(incarnation))

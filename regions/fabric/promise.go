@@ -93,6 +93,18 @@ func (p *promises) get() promise {
 	return p.now
 }
 
+// adopt takes over the word of another node: it stands for what a lost disk of this one
+// promised.
+func (p *promises) adopt(words ...promise) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range words {
+		p.now = promise{max(p.now.Term, w.Term), max(p.now.Floor, w.Floor)}
+	}
+	p.mark = promise{max(p.mark.Term, p.now.Term), max(p.mark.Floor, p.now.Floor)}
+	return writeJSON(p.path, p.mark)
+}
+
 // settle writes the word as it is: the end was clean.
 func (p *promises) settle() error {
 	p.mu.Lock()

@@ -32,6 +32,8 @@ type broker struct {
 	js       jetstream.JetStream
 }
 
+// startBroker starts one with room for maxStore bytes; with 0 it has no store at all, and
+// only carries words between the region's nodes.
 func startBroker(ctx context.Context, cfg *Config, maxStore int64) (*broker, error) {
 	secret := make([]byte, 24)
 	if _, err := rand.Read(secret); err != nil {
@@ -41,8 +43,12 @@ func startBroker(ctx context.Context, cfg *Config, maxStore int64) (*broker, err
 	opts := &server.Options{}
 	// Accounts with JetStream have to be in the text: added later they are lost to a
 	// clustered server. Every tenant is an account from the first day.
-	text := fmt.Sprintf("accounts { SYS: {}, %s: { jetstream: enabled, users: [ {user: %s, password: %q} ] } }\nsystem_account: SYS\n",
-		api.DefaultTenant, accountUser, b.password)
+	keeps := "enabled"
+	if maxStore == 0 {
+		keeps = "disabled"
+	}
+	text := fmt.Sprintf("accounts { SYS: {}, %s: { jetstream: %s, users: [ {user: %s, password: %q} ] } }\nsystem_account: SYS\n",
+		api.DefaultTenant, keeps, accountUser, b.password)
 	if err := opts.ProcessConfigString(text); err != nil {
 		return nil, fmt.Errorf("configure embedded broker: %w", err)
 	}
@@ -51,7 +57,7 @@ func startBroker(ctx context.Context, cfg *Config, maxStore int64) (*broker, err
 	opts.DontListen = true
 	opts.NoSigs = true
 	opts.NoLog = true
-	opts.JetStream = true
+	opts.JetStream = maxStore > 0
 	opts.StoreDir = filepath.Join(cfg.Dir, brokerDir)
 	opts.JetStreamMaxStore = maxStore
 	opts.JetStreamMaxMemory = 1 << 20 // nothing is kept in memory; unset means 75 % of RAM
@@ -71,7 +77,7 @@ func startBroker(ctx context.Context, cfg *Config, maxStore int64) (*broker, err
 	srv.SetLoggerV2(brokerLog{cfg.Logger.With("part", "broker"), fatal}, false, false, false)
 	srv.Start()
 	b.srv = srv
-	if err := b.connect(ctx, cfg.Pace.Of(30*time.Second), fatal); err != nil {
+	if err := b.connect(ctx, cfg.Pace.Of(30*time.Second), maxStore > 0, fatal); err != nil {
 		b.stop()
 		return nil, err
 	}
@@ -94,14 +100,14 @@ func (b *broker) ready(wait time.Duration, fatal <-chan string) error {
 	return &api.Error{Code: api.StorageFailed, Op: "start embedded broker", Hint: hint}
 }
 
-func (b *broker) connect(ctx context.Context, wait time.Duration, fatal <-chan string) error {
+func (b *broker) connect(ctx context.Context, wait time.Duration, stores bool, fatal <-chan string) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline))
 	}
 	if err := b.ready(wait, fatal); err != nil {
 		return err
 	}
-	if !b.srv.JetStreamEnabled() {
+	if stores && !b.srv.JetStreamEnabled() {
 		return &api.Error{Code: api.StorageFailed, Op: "start embedded broker",
 			Hint: "the store could not be opened; see the broker's lines in the log"}
 	}
