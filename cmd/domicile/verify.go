@@ -23,7 +23,8 @@ func (a *app) topicVerify() *cobra.Command {
 		Long: `The node that has the logs open reads them whole from its own disk, at most 64 MiB a
 second, one audit at a time; it serves all the while. What is damaged or missing is named
 by its sequences: readers and mirrors get a gap there, and status says so from then on. In
-a region of three nodes the disk of the one that holds the seat is read.
+a region of three nodes each reads its own disk, and readers get what the others have: start
+a node whose disk is damaged once with serve --rejoin, and the others fill it again.
 Exit code 2: something is damaged. 4: a log could not be read to its end.`,
 		Example: "  domicile topic verify orders --log eu-west --context eu-west",
 		Args:    arguments(0, 1, "at most a TOPIC"),
@@ -94,7 +95,11 @@ func renderAudit(logs []*pb.VerifyTopicResponse, err error) string {
 	}
 	rows := [][]string{{"LOG", "KIND", "RECORDS", "VERIFIED", "WITHOUT CHECKSUM", "DAMAGED", "RESULT"}}
 	for _, l := range logs {
-		row := []string{logName(l.GetLog()), l.GetRole()}
+		name := logName(l.GetLog())
+		if l.GetNode() != "" {
+			name += " on " + l.GetNode()
+		}
+		row := []string{name, l.GetRole()}
 		for _, n := range []uint64{l.GetRecords(), l.GetChecked(), l.GetWithoutSum(), l.GetDamaged()} {
 			switch {
 			case l.GetStopped() == "":
@@ -159,6 +164,7 @@ type auditView struct {
 
 type auditedView struct {
 	Log         string      `json:"log"`
+	Node        string      `json:"node,omitempty"` // of a region of three: whose disk was read
 	Kind        string      `json:"kind"`
 	From        uint64      `json:"from"`
 	To          uint64      `json:"to"`
@@ -175,7 +181,7 @@ type auditedView struct {
 func viewAudit(logs []*pb.VerifyTopicResponse, err error) auditView {
 	v := auditView{Logs: []auditedView{}}
 	for _, l := range logs {
-		a := auditedView{Log: logName(l.GetLog()), Kind: l.GetRole(), From: l.GetFrom(), To: l.GetTo(), Records: l.GetRecords(), Verified: l.GetChecked(),
+		a := auditedView{Log: logName(l.GetLog()), Node: l.GetNode(), Kind: l.GetRole(), From: l.GetFrom(), To: l.GetTo(), Records: l.GetRecords(), Verified: l.GetChecked(),
 			WithoutSum: l.GetWithoutSum(), Damaged: l.GetDamaged(), Ranges: [][2]uint64{}, RangesWhole: l.GetRangesWhole(), Whole: l.GetStopped() == "", Stopped: l.GetStopped()}
 		for _, r := range l.GetRanges() {
 			a.Ranges = append(a.Ranges, [2]uint64{r.GetFrom(), r.GetTo()})

@@ -27,6 +27,8 @@ func TestRA1_AuditText(t *testing.T) {
 	for i := range uint64(12) {
 		many = append(many, &pb.SequenceRange{From: 10 * i, To: 10 * i})
 	}
+	onA, onB := log("eu-west", "home", 60, 0), log("eu-west", "home", 57, 0, &pb.SequenceRange{From: 31, To: 33})
+	onA.Node, onB.Node = "a", "b"
 	cases := map[string]struct {
 		logs []*pb.VerifyTopicResponse
 		err  error
@@ -38,6 +40,7 @@ func TestRA1_AuditText(t *testing.T) {
 		"many ranges": {[]*pb.VerifyTopicResponse{log("eu-west", "home", 88, 0, many...)}, nil, exitRefused},
 		"unreadable":  {[]*pb.VerifyTopicResponse{short, closed}, nil, exitUnknown},
 		"cut short":   {[]*pb.VerifyTopicResponse{log("eu-west", "home", 5, 0)}, errors.New("the node did not answer in time"), exitUnknown},
+		"replicas":    {[]*pb.VerifyTopicResponse{onA, onB}, nil, exitRefused},
 		"nothing":     {nil, nil, exitOK},
 	}
 	datadriven.RunTest(t, "testdata/audit.txt", func(t *testing.T, d *datadriven.TestData) string {

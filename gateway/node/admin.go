@@ -188,6 +188,9 @@ func (n *Node) warnings() []string {
 	if !h.Volume.Known {
 		out = append(out, "the free space of the data volume is not known: records are refused only when a write fails")
 	}
+	if k := h.Kept; k.Files+k.Over > 0 {
+		out = append(out, fmt.Sprintf("%d damaged files of logs were kept as they were in the folder quarantine of the data directory, %s; %d more found no room there", k.Files, regions.Size(k.Bytes), k.Over))
+	}
 	for _, l := range h.Logs {
 		if l.Damaged > 0 {
 			out = append(out, fmt.Sprintf("%s: %d records are damaged or missing on this disk, the first at sequence %d; readers and mirrors get a gap", l.Log, l.Damaged, l.Damage[0].From))

@@ -49,8 +49,35 @@ func (n *Node) verifyTopic(ctx context.Context, req *pb.VerifyTopicRequest, send
 				return context.Cause(ctx)
 			}
 			report(m, v, err)
+			if err := sendReplicas(m, v, err, send); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendReplicas hands over what the audit found on this node's disk, and then on those of the
+// region's other nodes, which are read as far as this one's.
+func sendReplicas(m *pb.VerifyTopicResponse, v fabric.Verified, err error, send func(*pb.VerifyTopicResponse) error) error {
+	if err := send(m); err != nil {
+		return err
+	}
+	for _, r := range v.Replicas {
+		o := &pb.VerifyTopicResponse{Log: m.GetLog(), Role: m.GetRole()}
+		var why error
+		switch {
+		case r.Stopped != "":
+			why = errors.New(r.Stopped)
+		case err != nil:
+			why = errors.New("the disk of the node with the seat was not read to its end")
+		}
+		report(o, r, why)
+		if err := send(o); err != nil {
 			return err
 		}
 	}
@@ -90,7 +117,7 @@ func (t *turn) audited(ctx context.Context, topic, slot string) ([]held, error) 
 
 func report(m *pb.VerifyTopicResponse, v fabric.Verified, err error) {
 	m.From, m.To, m.Records, m.Checked, m.WithoutSum = v.From, v.To, v.Records, v.Checked, v.WithoutSum
-	m.Damaged, m.RangesWhole, m.Stopped = v.Damaged, v.DamageKnown, ""
+	m.Damaged, m.RangesWhole, m.Stopped, m.Node = v.Damaged, v.DamageKnown, "", v.Node
 	for _, r := range v.Ranges {
 		m.Ranges = append(m.Ranges, &pb.SequenceRange{From: r.From, To: r.To})
 	}

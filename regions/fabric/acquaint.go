@@ -27,6 +27,7 @@ type acquaintance struct {
 	Known  string             `json:"known"`            // the store by which it knows who asks; "": none
 	Other  bool               `json:"other,omitempty"`  // who asks took part before, with a store that is not known here
 	Has    []string           `json:"has,omitempty"`    // of what is lacking
+	Spoilt bool               `json:"spoilt,omitempty"` // some of it is damaged on the disk of who answers
 	Groups map[string]replica `json:"groups,omitempty"` // how its replicas stand, when asked to fill another's
 	Word   promise            `json:"word"`
 }
@@ -77,6 +78,7 @@ func (f *Fabric) acquaint(in introduction) (acquaintance, error) {
 	for _, name := range in.Lacks {
 		if f.hasFolder(name) {
 			a.Has = append(a.Has, name)
+			a.Spoilt = a.Spoilt || f.isSpoilt(name)
 		}
 	}
 	if in.Rejoin && id.Joined {

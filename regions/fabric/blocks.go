@@ -218,13 +218,18 @@ func (l *store) subjects() [][]byte {
 	return [][]byte{[]byte(l.data), []byte(l.control), []byte(l.owner)}
 }
 
+// decodeFrame is a record of a block as a message, not yet held against its checksum.
+func decodeFrame(r raw, topic string) (*message, error) {
+	return decode(bytes.TrimSuffix(r.header, crlf), r.body, topic)
+}
+
 // decodeRaw is a record of a block as a message, nil if it can't be believed.
 func (l *store) decodeRaw(r raw) *message {
-	header, body := bytes.TrimSuffix(bytes.Clone(r.header), crlf), bytes.Clone(r.body)
-	m, err := decode(header, body, l.cfg.ID.Topic)
+	r.header, r.body = bytes.Clone(r.header), bytes.Clone(r.body)
+	m, err := decodeFrame(r, l.cfg.ID.Topic)
 	if err != nil || l.f.hash.verify(m) != nil {
 		return nil
 	}
-	l.asStored(m, r.sequence, header, body)
+	l.asStored(m, r.sequence, bytes.TrimSuffix(r.header, crlf), r.body)
 	return m
 }

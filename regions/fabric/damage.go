@@ -193,7 +193,9 @@ func (l *store) readIntact(ctx context.Context, from, to uint64, count, maxBytes
 		}
 		leads := l.f.leads(l.stream) && l.f.current(l.stream)
 		if again && leads {
-			l.f.unfit.Store(true)
+			if err := l.f.noteSpoilt(l.stream); err != nil {
+				l.log.Error("damage of this log is not on record for the next start", "error", err)
+			}
 			l.log.Error("records are damaged or missing on this disk: another node has to hold the seat", "from", from, "to", to)
 		}
 		if again || !leads {

@@ -222,3 +222,59 @@ func TestRA5_DamageFoundByTheReadBackIsUnknown(t *testing.T) {
 	}
 	holed(t, l, 7, fabric.Range{From: 6, To: 6})
 }
+
+// RA1: after an unclean end a block holds a damaged record with good ones behind it, which
+// the broker would cut away. A copy of the block is kept first, byte for byte, counted and
+// said. An intact block, and one whose end was not
+// written whole, are not copied.
+func TestRA1_DamagedBlockIsKeptBeforeTheBrokerCutsIt(t *testing.T) {
+	data := t.TempDir()
+	f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = data })
+	l := fabrictest.Home(t, f, "orders@here")
+	allStored(t, appendMany(t, l, 0, 60))
+	id := mustID(t, "orders@here")
+	killed := func() string { // what a kill would leave
+		dir := filepath.Join(t.TempDir(), "data")
+		must(t, "cp", "-r", data, dir)
+		return dir
+	}
+	kept := func(dir string) (files []string) {
+		f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
+		files, _ = filepath.Glob(filepath.Join(dir, "quarantine", "blocks", fabric.StreamName(id), "*.blk"))
+		if h := f.Health(); h.Kept.Files != len(files) || h.Kept.Over != 0 {
+			t.Errorf("health says %+v of %d files", h.Kept, len(files))
+		}
+		closeNow(t, f)
+		return files
+	}
+	if files := kept(killed()); len(files) != 0 {
+		t.Errorf("of an intact block: %v", files)
+	}
+	torn := killed()
+	path := blockFiles(t, torn, id)[0]
+	info, err := os.Stat(path)
+	if err == nil {
+		err = os.Truncate(path, info.Size()-20)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files := kept(torn); len(files) != 0 {
+		t.Errorf("of a torn block: %v", files)
+	}
+	for off, where := range map[int]string{5: "body 20", -60: "body 30"} {
+		dir := killed()
+		flip(t, dir, id, where, off)
+		want, err := os.ReadFile(blockFiles(t, dir, id)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := kept(dir)
+		if len(files) != 1 {
+			t.Fatalf("kept %v", files)
+		}
+		if got, err := os.ReadFile(files[0]); err != nil || !bytes.Equal(got, want) || !bytes.Contains(got, []byte("body 59")) {
+			t.Errorf("another block was kept: %v", err)
+		}
+	}
+}

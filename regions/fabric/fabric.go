@@ -56,6 +56,8 @@ type Fabric struct {
 	wired  *wire
 	tokens atomic.Uint64 // given to requests and batches
 
+	rescued Rescued // written before anything runs
+
 	space   space
 	marking sync.Mutex   // one writer of the run mark at a time
 	marked  string       // the state it was given last; marking is held
@@ -110,6 +112,9 @@ func (f *Fabric) open(ctx context.Context) error {
 	}
 	f.tokens.Store(rand.Uint64() >> 1) // siblings' tokens must be others
 	f.barrier = &barrier{dir: f.dir, lazy: f.cfg.Pace.Of(lazySync), sync: f.syncRound, fail: f.failSync, spawn: f.spawn, good: time.Now()}
+	if err := f.rescue(last); err != nil {
+		return err
+	}
 	if f.cfg.Cluster != nil {
 		return f.openMember(ctx, last)
 	}

@@ -23,6 +23,7 @@ type Health struct {
 	Volume Volume
 	Logs   []LogHealth
 	Usage  Usage
+	Kept   Rescued // copies of damaged blocks, in the folder quarantine of the data directory
 
 	Mode       string         // "solo" or "quorum"
 	Durability api.Durability // what an ack of a record that was synced means
@@ -62,7 +63,7 @@ type failure struct {
 // Health reads the present state; it does not touch the disk.
 func (f *Fabric) Health() Health {
 	seat, _ := f.Seat()
-	h := Health{Mode: f.cfg.mode(), Durability: f.cfg.durability(), Members: f.Members(), Quorum: f.suspension() == nil, Seat: seat, Usage: Usage{MaxStore: f.cfg.MaxStore, Held: f.held.Load(), IDs: f.indexes.count()}}
+	h := Health{Mode: f.cfg.mode(), Durability: f.cfg.durability(), Members: f.Members(), Quorum: f.suspension() == nil, Seat: seat, Kept: f.rescued, Usage: Usage{MaxStore: f.cfg.MaxStore, Held: f.held.Load(), IDs: f.indexes.count()}}
 	if x := f.failure.Load(); x != nil {
 		h.Failed, h.Reason, h.Since, h.Passes = true, x.reason, x.since, x.passes
 	}

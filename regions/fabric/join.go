@@ -30,6 +30,7 @@ func (f *Fabric) openMember(ctx context.Context, last run) (err error) {
 		return err
 	}
 	f.calls = newCalls(f)
+	f.Serve(callVerify, f.verifyHere)
 	f.suspended.Store(f.belowQuorum(1))
 	f.seat.set(Seat{Since: f.cfg.Clock.Now(), Reason: "no other node of the region was heard yet"})
 	if err := f.nameStore(); err != nil {
@@ -38,6 +39,15 @@ func (f *Fabric) openMember(ctx context.Context, last run) (err error) {
 	lacks, err := f.lacking()
 	if err != nil {
 		return err
+	}
+	spoilt, err := f.spoilt()
+	if err != nil {
+		return err
+	}
+	for _, stream := range spoilt {
+		if f.cfg.Cluster.Rejoin {
+			lacks = append(lacks, streamFolder+stream) // as good as gone
+		}
 	}
 	if slices.Contains(lacks, streamFolder+controlStream) && !f.cfg.Cluster.Rejoin {
 		return f.lost(lacks) // it is never deleted
@@ -85,6 +95,11 @@ func (f *Fabric) nameStore() error {
 
 // startMember starts the broker with its store: from here on this node votes.
 func (f *Fabric) startMember(ctx context.Context, last run) error {
+	if f.cfg.Cluster.Rejoin {
+		if err := f.setAside(); err != nil {
+			return err
+		}
+	}
 	if err := f.start(ctx, 0, last); err != nil {
 		return err
 	}
@@ -195,6 +210,9 @@ func (f *Fabric) refill(ctx context.Context, c *nats.Conn, said map[string]acqua
 	a, b := said[nodes[0]], said[nodes[1]]
 	if !a.Joined || !b.Joined {
 		return "its siblings do not take part in it either", nil
+	}
+	if a.Spoilt || b.Spoilt {
+		return "what it lacks is damaged at a sibling too", nil
 	}
 	names := slices.Collect(maps.Keys(a.Groups))
 	names = append(names, slices.Collect(maps.Keys(b.Groups))...)

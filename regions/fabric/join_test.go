@@ -2,6 +2,7 @@ package fabric_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -185,5 +186,78 @@ func TestRA1_ReplacedDirectoryIsExpelled(t *testing.T) {
 	d.attend("b")
 	seatTo(t, r, "b")
 	stored = append(stored, d.append(50, 100)...)
+	checkLog(t, d.log(), stored)
+}
+
+// RA1: a bit flips on the disk of a node that does not hold the seat. An audit reads every
+// node's disk and names the record and the node; that node does not go after the seat; told
+// to rejoin it sets the damaged copy aside, is filled, and has everything.
+func TestRA1_DamagedReplicaIsFoundAndFilled(t *testing.T) {
+	r := fabrictest.NewTrio(t)
+	r.Start()
+	d := newDesk(t, r, "orders@here")
+	stored := d.append(0, 400)
+	id := mustID(t, "orders@here")
+	eventually(t, "b has met the region", func() bool { return r.Node("b").ID() != "" })
+	seatTo(t, r, "a")
+	stored = append(stored, d.append(400, 450)...)
+	if err := r.Close("b"); err != nil {
+		t.Log(err)
+	}
+	lost := stored[30].Position.Sequence
+	flip(t, r.Configs["b"].Dir, id, "Domicile-Id: id-000030", 15)
+	r.Start("b")
+	d.attend("b")
+	audit := func() (v fabric.Verified) {
+		t.Helper()
+		eventually(t, "all disks are read", func() bool {
+			holder := r.Node(r.Holder("b"))
+			var err error
+			v, err = holder.Verify(context.Background(), id)
+			for _, x := range v.Replicas {
+				if x.Stopped != "" {
+					err = errors.New(x.Stopped)
+				}
+			}
+			if err != nil {
+				t.Log(err)
+			}
+			return err == nil
+		})
+		return v
+	}
+	v := audit()
+	for _, x := range append(v.Replicas, v) {
+		want := uint64(0)
+		if x.Node == "b" {
+			want = 1
+		}
+		if x.Damaged != want || x.Records != 450-want || x.Checked != x.Records || want == 1 && x.Ranges[0] != (fabric.Range{From: lost, To: lost}) {
+			t.Errorf("node %s: %+v", x.Node, x)
+		}
+	}
+	if err := r.Close("b"); err != nil {
+		t.Log(err)
+	}
+	r.Configs["b"].Cluster.Rejoin = true
+	r.Start("b")
+	d.attend("b")
+	eventually(t, "b takes part", func() bool {
+		seat, _ := r.Node("b").Seat()
+		return seat.Node != ""
+	})
+	eventually(t, "b is whole", func() bool {
+		for _, x := range append(audit().Replicas, v) {
+			if x.Node == "b" {
+				return x.Damaged == 0 && x.Records == 450
+			}
+		}
+		return false
+	})
+	if _, err := os.Stat(filepath.Join(r.Configs["b"].Dir, "quarantine", fabric.StreamName(id), "msgs")); err != nil {
+		t.Error(err)
+	}
+	seatTo(t, r, "b")
+	stored = append(stored, d.append(450, 500)...)
 	checkLog(t, d.log(), stored)
 }

@@ -22,10 +22,15 @@ type Verified struct {
 	Damaged     uint64  // sequences whose records are damaged or missing
 	Ranges      []Range // of those, the first thousand
 	DamageKnown bool    // Ranges is all of it
+	Node        string  // of a quorum region: whose disk was read
+	Stopped     string  // of a replica: why it was not read to its end; "": it was
+	// Replicas is, of a quorum region, what the disks of the other nodes hold, each under
+	// its Node. It is held against what this node read.
+	Replicas []Verified
 }
 
 // Verify reads a whole log from the disk and holds every record against its checksum, at
-// most 64 MiB a second. What it finds damaged is in Health too from then on. It ends
+// most 64 MiB a second; of a quorum region on each node's own disk. What it finds damaged is in Health too from then on. It ends
 // early, with an error, when ctx ends or a file can't be read.
 func (f *Fabric) Verify(ctx context.Context, id api.LogID) (Verified, error) {
 	v := Verified{Log: id, DamageKnown: true}
@@ -37,6 +42,12 @@ func (f *Fabric) Verify(ctx context.Context, id api.LogID) (Verified, error) {
 	l.mu.Lock()
 	v.From, v.To = max(l.first, 1), d.Sequence
 	l.mu.Unlock()
+	if c := f.cfg.Cluster; c != nil {
+		v.Node, v.Replicas = c.Node, f.replicaAudits()
+		for i := range v.Replicas {
+			v.Replicas[i].Log, v.Replicas[i].From, v.Replicas[i].To = id, v.From, v.To
+		}
+	}
 	r := &reader{l: l, after: v.From - 1, broker: max(l.front.Load(), 1)}
 	for r.broker <= d.broker {
 		size, err := v.step(ctx, r, d.broker)
@@ -52,6 +63,7 @@ func (f *Fabric) Verify(ctx context.Context, id api.LogID) (Verified, error) {
 			v.count(it, nil)
 		}
 	}
+	v.tellDamaged(ctx, l)
 	return v, nil
 }
 
@@ -63,6 +75,11 @@ func (v *Verified) step(ctx context.Context, r *reader, to uint64) (size int64, 
 	if err != nil {
 		return 0, err
 	}
+	from, last := r.broker, to
+	if n := len(got); n > 0 {
+		last = min(to, got[n-1].broker)
+	}
+	v.auditReplicas(ctx, r.l, got, from, last)
 	if len(got) == 0 {
 		r.broker = to + 1
 	}
@@ -83,15 +100,24 @@ func (v *Verified) step(ctx context.Context, r *reader, to uint64) (size int64, 
 func (v *Verified) count(it regions.Item, m *message) {
 	switch {
 	case it.Gap != nil && it.Gap.Kind == regions.Damaged && (m == nil || it.Gap != m.item.Gap):
-		v.Damaged += it.Gap.Count()
-		if v.DamageKnown = len(v.Ranges) < maxRanges; v.DamageKnown {
-			v.Ranges = append(v.Ranges, Range{it.Gap.From, it.Gap.To})
-		}
+		v.lose(Range{it.Gap.From, it.Gap.To})
 	case it.Gap != nil:
 	case m.checked == sumGood:
 		v.Records, v.Checked = v.Records+1, v.Checked+1
 	default:
 		v.Records, v.WithoutSum = v.Records+1, v.WithoutSum+1
+	}
+}
+
+// lose counts sequences that are not there as they were stored; ranges come in order.
+func (v *Verified) lose(r Range) {
+	v.Damaged += r.To - r.From + 1
+	if n := len(v.Ranges); n > 0 && v.Ranges[n-1].To+1 == r.From {
+		v.Ranges[n-1].To = r.To
+		return
+	}
+	if v.DamageKnown = v.DamageKnown && len(v.Ranges) < maxRanges; v.DamageKnown {
+		v.Ranges = append(v.Ranges, r)
 	}
 }
 

@@ -87,6 +87,7 @@ type VerifyTopicResponse struct {
 	Ranges        []*SequenceRange       `protobuf:"bytes,9,rep,name=ranges,proto3" json:"ranges,omitempty"`                                // of those
 	RangesWhole   bool                   `protobuf:"varint,10,opt,name=ranges_whole,json=rangesWhole,proto3" json:"ranges_whole,omitempty"` // ranges names them all
 	Stopped       string                 `protobuf:"bytes,11,opt,name=stopped,proto3" json:"stopped,omitempty"`                             // why the log was not read to its end; empty: it was
+	Node          string                 `protobuf:"bytes,12,opt,name=node,proto3" json:"node,omitempty"`                                   // of a region of three: whose disk was read, each in a message of its own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -198,6 +199,13 @@ func (x *VerifyTopicResponse) GetStopped() string {
 	return ""
 }
 
+func (x *VerifyTopicResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 type SequenceRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
@@ -257,7 +265,7 @@ const file_domicile_v1_verify_proto_rawDesc = "" +
 	"\x18domicile/v1/verify.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\">\n" +
 	"\x12VerifyTopicRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x12\n" +
-	"\x04slot\x18\x02 \x01(\tR\x04slot\"\xd3\x02\n" +
+	"\x04slot\x18\x02 \x01(\tR\x04slot\"\xe7\x02\n" +
 	"\x13VerifyTopicResponse\x12$\n" +
 	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -271,7 +279,8 @@ const file_domicile_v1_verify_proto_rawDesc = "" +
 	"\x06ranges\x18\t \x03(\v2\x1a.domicile.v1.SequenceRangeR\x06ranges\x12!\n" +
 	"\franges_whole\x18\n" +
 	" \x01(\bR\vrangesWhole\x12\x18\n" +
-	"\astopped\x18\v \x01(\tR\astopped\"3\n" +
+	"\astopped\x18\v \x01(\tR\astopped\x12\x12\n" +
+	"\x04node\x18\f \x01(\tR\x04node\"3\n" +
 	"\rSequenceRange\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x04R\x02toB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
