@@ -39,6 +39,7 @@ func TestRA1_PlannedStopWaitsForTheNodeThatCatchesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	r.Configs[late].Cluster.Rejoin = true
 	r.Start(late)
 	d.attend(late)
 	eventually(t, "the holder hears "+late, func() bool {
