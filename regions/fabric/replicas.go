@@ -24,7 +24,8 @@ const callVerify = "verify"
 type replicaAsk struct {
 	Log  string `json:"log"`
 	Kind string `json:"kind"`
-	From uint64 `json:"from"` // of the broker's sequences
+	Made uint64 `json:"made,omitempty"` // see logEntry; the list of a node without the seat may be old
+	From uint64 `json:"from"`           // of the broker's sequences
 	To   uint64 `json:"to"`
 	// Damaged tells it that its own disk lost records of the log.
 	Damaged bool `json:"damaged,omitempty"`
@@ -54,9 +55,9 @@ func (f *Fabric) verifyHere(ctx context.Context, _ string, body []byte) ([]byte,
 		return nil, bad(err)
 	}
 	if ask.Damaged {
-		return nil, f.noteSpoilt(stream)
+		return nil, f.noteSpoilt(anew(stream, ask.Made))
 	}
-	l := newStore(f, LogConfig{ID: id}, ask.Kind, stream)
+	l := storeOf(f, LogConfig{ID: id}, ask.Kind, stream, ask.Made)
 	got, err := l.ownReplica(ctx, ask.From, ask.To)
 	if err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func (v *Verified) auditReplicas(ctx context.Context, l *store, got []*message, 
 }
 
 func (v *Verified) auditReplica(ctx context.Context, l *store, got []*message, from, to uint64) error {
-	ask := replicaAsk{Log: l.cfg.ID.String(), Kind: l.kind, From: from, To: to}
+	ask := replicaAsk{Log: l.cfg.ID.String(), Kind: l.kind, Made: l.nth, From: from, To: to}
 	var said replicaSaid
 	if err := l.askReplica(ctx, v.Node, ask, &said); err != nil {
 		return err
@@ -191,7 +192,7 @@ func (v *Verified) tellDamaged(ctx context.Context, l *store) {
 			continue
 		}
 		l.log.Error("records are damaged or missing on a node's disk", "node", r.Node, "sequences", r.Damaged)
-		if err := l.askReplica(ctx, r.Node, replicaAsk{Log: l.cfg.ID.String(), Kind: l.kind, Damaged: true}, nil); err != nil {
+		if err := l.askReplica(ctx, r.Node, replicaAsk{Log: l.cfg.ID.String(), Kind: l.kind, Made: l.nth, Damaged: true}, nil); err != nil {
 			r.Stopped = "node " + r.Node + " was not told of its damage: " + plain(err)
 		}
 	}

@@ -97,6 +97,11 @@ func newStore(f *Fabric, cfg LogConfig, kind, key string) *store {
 	f.mu.Lock()
 	nth := f.generation(f.known[key])
 	f.mu.Unlock()
+	return storeOf(f, cfg, kind, key, nth)
+}
+
+// storeOf is newStore for a log that is known to have been made anew nth times.
+func storeOf(f *Fabric, cfg LogConfig, kind, key string, nth uint64) *store {
 	stream := anew(key, nth)
 	l := &store{f: f, cfg: cfg, kind: kind, made: kind, key: key, nth: nth, stream: stream, data: "r." + stream, control: "c." + stream, owner: "o." + stream,
 		log:    f.cfg.Logger.With("log", cfg.ID.String()),
