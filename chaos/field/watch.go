@@ -126,13 +126,15 @@ func (f *Field) caughtUp(ctx context.Context, region string, instant time.Time) 
 		if err != nil {
 			return err
 		}
-		safe, waiting, holds := map[string]float64{}, map[string]float64{}, true
+		safe, waiting, state, holds := map[string]float64{}, map[string]float64{}, map[string]string{}, true
 		for _, m := range page {
 			switch {
 			case m.Name == lab.SafeTimeSeconds && m.Labels["target"] == region:
 				safe[m.Labels["log"]] = m.Value
 			case m.Name == lab.PendingRecords && m.Labels["home"] == region:
 				waiting[m.Labels["log"]+" for "+m.Labels["target"]] = m.Value
+			case m.Name == lab.MirrorState && m.Labels["home"] == region:
+				state[m.Labels["log"]+" for "+m.Labels["target"]] = m.Labels["state"]
 			case m.Name == lab.SeatHeld:
 				holds = m.Value == 1
 			}
@@ -142,7 +144,7 @@ func (f *Field) caughtUp(ctx context.Context, region string, instant time.Time) 
 		}
 		for _, flow := range f.flows(region) {
 			if n, known := waiting[flow]; !known || n > 0 {
-				return fmt.Errorf("%.0f records of %s wait (known: %v)", n, flow, known)
+				return fmt.Errorf("%.0f records of %s wait (known: %v, %s)", n, flow, known, state[flow])
 			}
 		}
 		want := float64(instant.UnixMicro()) / 1e6

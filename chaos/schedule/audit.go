@@ -22,6 +22,7 @@ type Verdict struct {
 	Scanned int64       // bytes of images, logs and configuration
 	Judged  map[int]int // how often each invariant was put to the test, by its number
 	Found   []string    // everything that must not be
+	Logs    string      // how the log of each node ends, if anything was found
 }
 
 // Holds reports whether nothing was found.
@@ -46,7 +47,7 @@ func (v *Verdict) String() string {
 	if !v.Holds() {
 		fmt.Fprintf(&b, "again: DOMICILE_CHAOS_SEED=%d\n", v.Plan.Seed)
 	}
-	return b.String() + v.Plan.String()
+	return b.String() + v.Plan.String() + v.Logs
 }
 
 func (v *Verdict) found(format string, args ...any) {
@@ -90,7 +91,11 @@ func (r *run) audit(ctx context.Context) (*Verdict, error) {
 		v.found("%s", b)
 	}
 	v.Judged = judged.Judged
-	return v, r.scan(ctx, v)
+	err := r.scan(ctx, v)
+	if !v.Holds() {
+		v.Logs = r.logs()
+	}
+	return v, err
 }
 
 // shelves reads what a region has on its disks.
