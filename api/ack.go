@@ -26,9 +26,10 @@ type Ack struct {
 	Sequence       uint64
 	IngestTime     time.Time // stamped by the log's writer
 	Durability     Durability
-	Duplicate      bool   // the id was already durable; nothing was stored by this call
-	Forwarded      bool   // stored by another region than the one that was asked
-	EventTimeOdd   bool   // event time further than EventTimeSlack from ingest
-	PolicyRevision string // of the decision that admitted it at its home
+	Duplicate      bool     // the id was already durable; nothing was stored by this call
+	Forwarded      bool     // stored by another region than the one that was asked
+	EventTimeOdd   bool     // event time further than EventTimeSlack from ingest
+	PolicyRevision string   // of the decision that admitted it at its home
+	Copies         []string // other regions on whose disks it is as well, where the topic waits for them
 	Position       Position
 }

@@ -62,6 +62,8 @@ const (
 	NotCopied Code = "NOT_COPIED"
 	// The topic's or the principal's quota is used up; nothing was stored.
 	QuotaExceeded Code = "QUOTA_EXCEEDED"
+	// A region that the topic's sync set needs is missing; nothing was stored.
+	SyncShort Code = "SYNC_SHORT"
 
 	// The placement of logs: what the authority, a home or a target refused. Nothing
 	// was changed.
@@ -120,7 +122,7 @@ var codes = map[Code]codeInfo{
 	Overloaded: {StoredNo, ActionRetry}, StorageFull: {StoredNo, ActionRetry}, StorageFailed: {StoredNo, ActionRetry},
 	ShuttingDown: {StoredNo, ActionRetry}, VersionMismatch: {StoredNo, ActionOperator},
 	OutcomeUnknown: {StoredUnknown, ActionRetry},
-	NotCopied:      {StoredNo, ActionOperator}, QuotaExceeded: {StoredNo, ActionRetry},
+	NotCopied:      {StoredNo, ActionOperator}, QuotaExceeded: {StoredNo, ActionRetry}, SyncShort: {StoredNo, ActionRetry},
 	PlacementRefused: {StoredNo, ActionOperator}, Conflict: {StoredNo, ActionFix}, Contested: {StoredNo, ActionOperator},
 	Fenced: {StoredNo, ActionRetry}, NotHome: {StoredNo, ActionRegion}, AuthorityUnreachable: {StoredNo, ActionRetry},
 	StaleEpoch: {StoredNo, ActionOperator}, HistoryNeeded: {StoredNo, ActionRetry},

@@ -61,7 +61,7 @@ func (a *arrival) judge(pass *policy.Pass) (Route, string, error) {
 	if route.Home != g.Self {
 		return Route{}, "", a.refuse(api.HomeUnreachable, "log", "this region is not the log's home; send it again with the same id")
 	}
-	return route, adm.Revision, nil
+	return route, adm.Revision, InSet(a.topic, g.Federation, adm, route)
 }
 
 func (a *arrival) refuse(code api.Code, field, hint string) error {

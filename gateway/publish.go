@@ -98,6 +98,9 @@ func (w *walk) judge() (Route, error) {
 	if err == nil && w.topic.Route == regions.RouteWithinBoundary {
 		route, err = w.choose(route)
 	}
+	if err == nil {
+		err = InSet(w.topic, g.Federation, w.admission, route)
+	}
 	if err != nil || route.Home == g.Self {
 		return route, err
 	}
@@ -141,7 +144,7 @@ func (g *Gateway) ackOf(r *api.Record, route Route, s regions.Stored) api.Ack {
 	return api.Ack{
 		ID: r.ID, Topic: r.Topic, Log: route.Log, Region: g.Self,
 		Incarnation: s.Position.Incarnation, Epoch: s.Position.Epoch, WriterTerm: s.Term, Sequence: s.Position.Sequence,
-		IngestTime: s.Time, Durability: s.Done, Duplicate: s.Duplicate, PolicyRevision: s.Revision,
+		IngestTime: s.Time, Durability: s.Done, Duplicate: s.Duplicate, PolicyRevision: s.Revision, Copies: s.Copies,
 		EventTimeOdd: !r.EventTime.IsZero() && away > api.EventTimeSlack,
 		Position: api.EncodePosition([]api.Cursor{{Log: route.Log, Incarnation: s.Position.Incarnation,
 			Epoch: s.Position.Epoch, Sequence: s.Position.Sequence}}),

@@ -60,6 +60,19 @@ func FindRoute(t *regions.Topic, p regions.Placement, adm policy.Admission, orig
 	return Route{Log: log, Home: home, Epoch: epoch}, nil
 }
 
+// InSet refuses a record that may not rest in every region that its ack would wait for.
+func InSet(t *regions.Topic, f *regions.Federation, adm policy.Admission, r Route) error {
+	if t.Sync == nil {
+		return nil
+	}
+	for _, region := range f.SyncSet(r.Log) {
+		if !adm.MayRest(region) {
+			return outside(t, region, adm, "the topic's sync set needs the record there too, and it may not rest there")
+		}
+	}
+	return nil
+}
+
 func localSlot(t *regions.Topic, adm policy.Admission, origin string) (string, error) {
 	if adm.MayRest(origin) && slices.Contains(t.Regions, origin) {
 		return origin, nil

@@ -34,6 +34,10 @@ func (s *stream) open(ctx context.Context, l regions.Log, latest bool) (*track, 
 		return nil, &api.Error{Code: api.UnknownTopic, Op: "read", Topic: s.topic.Name, Field: "log", Value: l.ID().String(),
 			Hint: "the federation no longer has this log"}
 	}
+	if head.Unsure {
+		return nil, &api.Error{Code: api.NotReady, Op: "read", Topic: s.topic.Name, Region: s.gateway.Self, Field: "log", Value: l.ID().String(), RetryAfter: time.Second,
+			Hint: "how far the log is on the disks of its whole sync set is not known here yet; read again, from the same position, once its regions have heard each other"}
+	}
 	t := &track{id: l.ID(), home: home, log: l, incarnation: head.Incarnation, epoch: head.Epoch, until: head.Sequence, follows: s.request.Follow}
 	var err error
 	switch c, named := s.from[t.id]; {

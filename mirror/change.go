@@ -28,7 +28,7 @@ func (s *Source) renewFlows() (ended []*flow) {
 	wanted := map[Flow]regions.HomeLog{}
 	for _, log := range s.cfg.HomeLogs() {
 		for _, target := range s.cfg.Targets(log.ID()) {
-			wanted[Flow{log.ID(), target}] = log
+			wanted[Flow{log.ID(), target}] = s.seenBy(log, target)
 		}
 	}
 	for key, f := range s.flows {
@@ -43,7 +43,8 @@ func (s *Source) renewFlows() (ended []*flow) {
 		}
 		f := s.flows[key]
 		if f == nil {
-			f = &flow{source: s, log: log, id: key.Log, target: key.Target, kick: make(chan struct{}, 1)}
+			f = &flow{source: s, log: log, id: key.Log, target: key.Target, kick: make(chan struct{}, 1),
+				member: slices.Contains(s.cfg.Federation.SyncSet(key.Log), key.Target)}
 			f.ctx, f.cancel = context.WithCancel(s.ctx)
 			s.flows[key] = f
 			s.byLog[key.Log] = append(s.byLog[key.Log], f)
@@ -58,6 +59,15 @@ func (s *Source) renewFlows() (ended []*flow) {
 	return ended
 }
 
+// seenBy is a log as a target may have it: whole for a member of its sync set, else up to
+// what is common.
+func (s *Source) seenBy(log regions.HomeLog, target string) regions.HomeLog {
+	if slices.Contains(s.cfg.Federation.SyncSet(log.ID()), target) {
+		return log
+	}
+	return s.cfg.Shown(log)
+}
+
 // endLocked takes a flow out. s.mu is held.
 func (s *Source) endLocked(key Flow, f *flow) *flow {
 	f.ended = true
@@ -68,7 +78,7 @@ func (s *Source) endLocked(key Flow, f *flow) *flow {
 	if s.byLog[key.Log] = left; len(left) == 0 {
 		delete(s.byLog, key.Log)
 	}
-	s.watch.remove(key.Log) // it may be another log object from now on
+	s.watch.remove(f.log) // it may be another log object from now on
 	for _, other := range left {
 		s.kickLocked(other) // whoever waited by that watch looks for itself
 	}

@@ -21,6 +21,7 @@ type flow struct {
 	log    regions.HomeLog
 	id     api.LogID
 	target string
+	member bool // of the log's sync set: acks wait for it
 	topic  atomic.Pointer[regions.Topic]
 	ctx    context.Context // ends with the flow, or the Source
 	cancel context.CancelFunc
@@ -86,6 +87,9 @@ func (f *flow) step(ctx context.Context) pause {
 	select {
 	case <-f.kick:
 	default:
+	}
+	if f.log.Head().Unsure {
+		return pause{watch: true}
 	}
 	if !f.source.linkUp(f.target) {
 		return f.scout(ctx)
@@ -278,6 +282,7 @@ func (f *flow) begin(ctx context.Context, r regions.MirrorReply) error {
 	pass := f.source.cfg.Enter()
 	revision := pass.Revision()
 	pass.Leave()
+	defer f.source.cfg.Confirmed(f.id, f.target, c) // the lock is free by then
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.confirmLocked(c)

@@ -64,7 +64,7 @@ func (c *copied) admit(o regions.MirrorOpen) (*Sink, regions.MirrorReply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cursor := c.log.Cursor()
-	if cursor.Sequence != c.knowledge.cursor {
+	if cursor.Sequence != c.stored.Sequence {
 		c.take(cursor) // an append that failed was stored after all
 	}
 	c.moved = c.target.cfg.Clock.Now()
@@ -129,7 +129,7 @@ func (c *copied) applyBatch(ctx context.Context, s *Sink, b regions.MirrorBatch)
 	defer func() { <-c.apply }()
 	c.mu.Lock()
 	current, alarm := c.sink == s, c.knowledge.alarm
-	before := c.knowledge.cursor
+	before := c.stored.Sequence
 	c.mu.Unlock()
 	switch {
 	case !current:

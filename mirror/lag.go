@@ -199,7 +199,7 @@ func (c *copied) lag() regions.Lag {
 	heard := c.target.heardFrom(c.home)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := regions.Lag{Log: c.id, Home: c.home, Target: cfg.Self, Ledger: c.ledger}
+	l := regions.Lag{Log: c.id, Home: c.home, Target: cfg.Self, Ledger: c.stored.Ledger}
 	if c.log == nil {
 		l.State, l.Cause = regions.LagStalled, "the copy is not open: what it holds is not known"
 		return l
@@ -214,6 +214,8 @@ func (c *copied) lag() regions.Lag {
 	if v.verdict(&l) {
 		cfg.Metrics.Clamped(c.id)
 	}
+	l.Cursor = c.stored.Sequence
+	l.Head = max(l.Head, l.Cursor)
 	return l
 }
 

@@ -48,7 +48,10 @@ func (s *Source) Marks(peer string, all bool) regions.Watermarks {
 	instant := now
 	seen := 0
 	for _, log := range s.logsFor(peer) {
-		m := s.mark(log)
+		m, sure := s.mark(s.cfg.Shown(log))
+		if !sure {
+			continue // nothing can be said of it yet
+		}
 		last, known := t.logs[m.Log]
 		switch {
 		case !known && len(t.logs) >= s.cfg.MaxMarks:
@@ -75,7 +78,7 @@ func (s *Source) Marks(peer string, all bool) regions.Watermarks {
 
 // mark reads a log's state. The closed instant is fixed before the head is read: an
 // append between the two makes the mark cautious, never wrong.
-func (s *Source) mark(log regions.HomeLog) regions.LogMark {
+func (s *Source) mark(log regions.HomeLog) (m regions.LogMark, sure bool) {
 	closed := log.ClosedInstant()
 	head := log.Head()
 	id := log.ID()
@@ -83,7 +86,7 @@ func (s *Source) mark(log regions.HomeLog) regions.LogMark {
 		Log: id, Incarnation: head.Incarnation, Epoch: head.Epoch, Term: head.Term,
 		Head: head.Sequence, HeadTime: head.Time, Closed: closed, First: head.First,
 		Digest: s.cfg.Federation.TopicDigest(id.Topic),
-	}
+	}, !head.Unsure
 }
 
 // logsFor lists, in a fixed order, the home logs that peer gets copies of.

@@ -161,7 +161,11 @@ func (p *pump) next(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	if before == 0 && p.batch.records > 0 {
-		p.linger.Reset(pace.Of(limit.Linger))
+		linger := pace.Of(limit.Linger)
+		if f.member {
+			linger = 0 // producers wait for it
+		}
+		p.linger.Reset(linger)
 	}
 	p.read = items[len(items)-1].Sequence
 	return len(items), nil
@@ -327,6 +331,7 @@ func (p *pump) confirm(c regions.Cursor) error {
 	if odd {
 		return errOddReply
 	}
+	f.source.cfg.Confirmed(f.id, f.target, c)
 	p.dog.progress()
 	return nil
 }

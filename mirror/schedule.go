@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"domicile/api"
+	"domicile/regions"
 )
 
 // pause is what a flow waits for once its goroutine has ended, besides a nudge and
@@ -75,7 +75,7 @@ func (s *Source) park(f *flow, p pause) bool {
 		default:
 		}
 		f.watching = true
-		s.watch.add(f.id, moved)
+		s.watch.add(f.log, moved)
 	}
 	f.running = false
 	return true
@@ -84,16 +84,16 @@ func (s *Source) park(f *flow, p pause) bool {
 // watcher waits for the heads of idle logs to move: one goroutine for all of them.
 type watcher struct {
 	mu      sync.Mutex
-	waiting map[api.LogID]<-chan struct{}
+	waiting map[regions.HomeLog]<-chan struct{}
 	changed chan struct{} // cap 1: waiting has changed
 }
 
 func newWatcher() watcher {
-	return watcher{waiting: map[api.LogID]<-chan struct{}{}, changed: make(chan struct{}, 1)}
+	return watcher{waiting: map[regions.HomeLog]<-chan struct{}{}, changed: make(chan struct{}, 1)}
 }
 
 // add watches a log. A watch that is there already is older: it fires no later.
-func (w *watcher) add(log api.LogID, moved <-chan struct{}) {
+func (w *watcher) add(log regions.HomeLog, moved <-chan struct{}) {
 	w.mu.Lock()
 	_, have := w.waiting[log]
 	if !have {
@@ -109,21 +109,21 @@ func (w *watcher) add(log api.LogID, moved <-chan struct{}) {
 	}
 }
 
-func (w *watcher) remove(log api.LogID) {
+func (w *watcher) remove(log regions.HomeLog) {
 	w.mu.Lock()
 	delete(w.waiting, log)
 	w.mu.Unlock()
 }
 
 // cases is the select over the end, changes to the set, and every idle log.
-func (w *watcher) cases(done <-chan struct{}) ([]reflect.SelectCase, []api.LogID) {
+func (w *watcher) cases(done <-chan struct{}) ([]reflect.SelectCase, []regions.HomeLog) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	receive := func(c any) reflect.SelectCase {
 		return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)}
 	}
 	cases := []reflect.SelectCase{receive(done), receive(w.changed)}
-	logs := make([]api.LogID, 2, 2+len(w.waiting))
+	logs := make([]regions.HomeLog, 2, 2+len(w.waiting))
 	for log, moved := range w.waiting {
 		cases, logs = append(cases, receive(moved)), append(logs, log)
 	}
@@ -145,8 +145,8 @@ func (s *Source) watchHeads() {
 		// Removed before the flows wake: one that parks again finds no stale watch.
 		s.watch.remove(logs[i])
 		s.mu.Lock()
-		for _, f := range s.byLog[logs[i]] {
-			if f.watching {
+		for _, f := range s.byLog[logs[i].ID()] {
+			if f.watching && f.log == logs[i] {
 				s.wakeLocked(f)
 			}
 		}

@@ -48,7 +48,7 @@ func TestParkGoesOnWhenTheHeadHasMovedMeanwhile(t *testing.T) {
 
 // A reply confirms at most what was sent: retention believes it.
 func TestAReplyBeyondWhatWasSentEndsTheSession(t *testing.T) {
-	s := &Source{cfg: SourceConfig{Clock: regions.NewManualClock(time.Unix(0, 0)), Metrics: NoMetrics{}}}
+	s := &Source{cfg: SourceConfig{Clock: regions.NewManualClock(time.Unix(0, 0)), Metrics: NoMetrics{}, Confirmed: func(api.LogID, string, regions.Cursor) {}}}
 	at := func(n uint64) regions.Cursor { return regions.Cursor{Sequence: n, Ledger: regions.Ledger{Mirrored: n}} }
 	for _, c := range []struct {
 		inflight []sent

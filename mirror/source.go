@@ -22,6 +22,12 @@ type SourceConfig struct {
 	HomeLogs func() []regions.HomeLog
 	// Targets lists the regions that get a copy; nil: Federation.Targets.
 	Targets func(api.LogID) []string
+	// Shown is a log as it may be told and mirrored to regions outside its sync set; nil:
+	// every log as it is. Members of the set get the log itself.
+	Shown func(regions.HomeLog) regions.HomeLog
+	// Confirmed hears where a target's copy ends, each time the target says so, in order
+	// for each target; nil: nobody. It must not block.
+	Confirmed func(log api.LogID, target string, cursor regions.Cursor)
 	// Link is what is known of the link to a peer; false: there is none.
 	Link func(peer string) (regions.LinkStatus, bool)
 	// OpenMirror opens a stream; it and the stream live until ctx ends or Close.
@@ -95,6 +101,12 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	}
 	if cfg.Targets == nil {
 		cfg.Targets = cfg.Federation.Targets
+	}
+	if cfg.Shown == nil {
+		cfg.Shown = func(log regions.HomeLog) regions.HomeLog { return log }
+	}
+	if cfg.Confirmed == nil {
+		cfg.Confirmed = func(api.LogID, string, regions.Cursor) {}
 	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = NoMetrics{}
@@ -221,6 +233,27 @@ func (s *Source) Running() int {
 		}
 	}
 	return n
+}
+
+// Missing says why a target takes nothing of a log now; "" while it does.
+func (s *Source) Missing(log api.LogID, target string) string {
+	s.mu.Lock()
+	f := s.flows[Flow{log, target}]
+	s.mu.Unlock()
+	if f == nil {
+		return "it is not mirrored to"
+	}
+	link, _ := s.cfg.Link(target)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch state, cause := f.state(link, f.log.Head().Sequence); {
+	case state == regions.LagCaughtUp, state == regions.LagCatchingUp:
+		return ""
+	case cause == "":
+		return string(state)
+	default:
+		return string(state) + ", " + cause
+	}
 }
 
 func (s *Source) skipEgress(log api.LogID, target string) bool {

@@ -8,6 +8,7 @@ import (
 
 	"domicile/api"
 	"domicile/regions"
+	"domicile/regions/syncset"
 )
 
 // TargetConfig is what the receiving side needs. The functions are called from
@@ -18,6 +19,9 @@ type TargetConfig struct {
 	// Copy opens this region's copy of a log, and creates it if there is none. It must
 	// return the same copy for the same log.
 	Copy func(ctx context.Context, log api.LogID, epoch api.Epoch) (regions.CopyLog, error)
+	// Common is how far a log is common to its sync set, which this region is in, as its
+	// home's watermarks say; nil, for a log: this region is in none. nil: in none at all.
+	Common func(api.LogID) *syncset.Mark
 	// Link is what is known of the link to a peer; false: there is none.
 	Link func(peer string) (regions.LinkStatus, bool)
 	// Enter pins the active policy generation.
@@ -45,12 +49,13 @@ type copied struct {
 	home   string
 	epoch  api.Epoch
 	apply  chan struct{} // cap 1: one batch or open at a time
+	common *syncset.Mark // nil: all of the copy counts
 
 	mu        sync.Mutex
 	log       regions.CopyLog // nil: not opened yet
 	sink      *Sink           // the one that may apply; a later open takes over
 	knowledge knowledge
-	ledger    regions.Ledger
+	stored    regions.Cursor // where the copy ends; knowledge has what counts of it
 	trouble   trouble
 	moved     time.Time
 	offset    *time.Duration // of the home's clock, at most, as measured last; nil: not known
@@ -66,6 +71,9 @@ func NewTarget(cfg TargetConfig) (*Target, error) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = NoMetrics{}
 	}
+	if cfg.Common == nil {
+		cfg.Common = func(api.LogID) *syncset.Mark { return nil }
+	}
 	t := &Target{cfg: cfg, heard: map[string]time.Time{}}
 	t.copies = t.wanted()
 	return t, nil
@@ -80,7 +88,7 @@ func (t *Target) wanted() map[api.LogID]*copied {
 		for _, id := range federation.Logs(topic) {
 			if federation.Role(id, t.cfg.Self) == regions.RoleCopy {
 				home, epoch, _ := federation.Home(id)
-				copies[id] = &copied{target: t, id: id, home: home, epoch: epoch, apply: make(chan struct{}, 1), moved: t.cfg.Clock.Now()}
+				copies[id] = &copied{target: t, id: id, home: home, epoch: epoch, apply: make(chan struct{}, 1), moved: t.cfg.Clock.Now(), common: t.cfg.Common(id)}
 			}
 		}
 	}
@@ -138,10 +146,10 @@ func (c *copied) open(ctx context.Context) error {
 
 // take notes where the copy ends now. c.mu is held.
 func (c *copied) take(cursor regions.Cursor) {
+	c.stored = cursor
 	c.moved = c.target.cfg.Clock.Now()
 	c.readClock(c.moved)
-	c.knowledge.applied(cursor.Incarnation, cursor.Sequence, cursor.Time)
-	c.ledger = cursor.Ledger
+	c.count()
 	if sum := cursor.Ledger.Sum(); sum != cursor.Sequence {
 		c.knowledge.alarm = trouble{regions.LagStalled, "the copy's ledger does not sum to its cursor"}
 		c.target.cfg.Logger.Error("copy ledger does not sum to the cursor", "log", c.id.String(), "cursor", cursor.Sequence, "sum", sum)
@@ -153,6 +161,16 @@ func (c *copied) readClock(now time.Time) {
 	if c.knowledge.clock = (time.Time{}); c.offset != nil {
 		c.knowledge.clock = now.Add(*c.offset)
 	}
+}
+
+// count takes in what of the copy counts: of one in a sync set what is common, since
+// nobody reads further. c.mu is held.
+func (c *copied) count() {
+	seq, at := c.stored.Sequence, c.stored.Time
+	if c.common != nil {
+		seq, at = c.common.Within(seq, at)
+	}
+	c.knowledge.applied(c.stored.Incarnation, seq, at)
 }
 
 // Watermarks takes in a peer's message. Messages of one peer come one at a time, in
@@ -194,6 +212,7 @@ func (c *copied) heardOf(m regions.LogMark, listed bool, w *regions.Watermarks, 
 	}
 	before := k.alarm
 	if listed {
+		c.raise(m)
 		k.marked(m)
 	} else {
 		k.instant(w.Instant)
@@ -201,6 +220,17 @@ func (c *copied) heardOf(m regions.LogMark, listed bool, w *regions.Watermarks, 
 	if k.alarm != before {
 		c.alarm(k.alarm)
 	}
+}
+
+// raise takes in how far the log is common, by its home's word for this very log. c.mu is
+// held.
+func (c *copied) raise(m regions.LogMark) {
+	fits := c.stored.Sequence == 0 || c.stored.Incarnation == m.Incarnation
+	if c.common == nil || c.log == nil || !fits || c.knowledge.alarm.alarm() {
+		return
+	}
+	c.common.Raise(m.Head, m.HeadTime)
+	c.count()
 }
 
 func (t *Target) heardFrom(peer string) time.Time {

@@ -148,6 +148,9 @@ func changeOf(name string, before, after *Topic) (TopicChange, error) {
 		return TopicChange{}, refuse("home", before.Home, after.Home, moves)
 	case before.Durability != after.Durability:
 		return TopicChange{}, refuse("durability", before.Durability, after.Durability, "a log's class is fixed while it is open: restart the region's nodes")
+	case !equalSync(before, after):
+		return TopicChange{}, refuse("sync", before.Fields()["sync"], after.Fields()["sync"],
+			"the regions whose copies an ack waits for are fixed while a log is open, and with them its mirror list and regions: restart the region's nodes")
 	}
 	return TopicChange{Topic: name, Do: Alter, Fields: Differences(before.Fields(), after.Fields())}, nil
 }

@@ -18,6 +18,7 @@ type Head struct {
 	First       uint64    // first sequence still stored; Sequence+1 when nothing is
 	Records     uint64    // data records still stored
 	Bytes       uint64    // their size on disk, as the broker counts it
+	Unsure      bool      // where the end is, is not known yet: nothing may be read or mirrored
 }
 
 // GapKind types what stands in place of records that are not in a copy.
@@ -122,7 +123,8 @@ type Stored struct {
 	Time      time.Time
 	Done      api.Durability
 	Duplicate bool
-	Revision  string // of the decision the stored record was admitted under
+	Revision  string   // of the decision the stored record was admitted under
+	Copies    []string // other regions on whose disks it is as well, where the topic waits for them
 	Err       error
 }
 

@@ -210,6 +210,8 @@ func (m *manifestFile) addTopics(f *state) error {
 	return nil
 }
 
+func (f *state) boundaryNames() []string { return slices.Sorted(maps.Keys(f.boundaries)) }
+
 func digestOf(v any) string {
 	b, err := json.Marshal(v) // maps are written in key order
 	if err != nil {

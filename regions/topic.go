@@ -25,6 +25,7 @@ type Topic struct {
 	Route      string      `yaml:"route"` // RouteHome or RouteWithinBoundary
 	Hold       bool        `yaml:"hold"`  // retention waits until every copy has the record, at the latest until max_bytes
 	Quota      Quota       `yaml:"quota"` // of publishes in each region
+	Sync       *Sync       `yaml:"sync"`  // nil: an ack waits for the home alone
 	Failover   Failover    `yaml:"failover"`
 	OnHomeLoss *OnHomeLoss `yaml:"on_home_loss"`
 }
@@ -50,6 +51,13 @@ type Batch struct {
 	Records int           `yaml:"records"`
 	Bytes   int           `yaml:"bytes"`
 	Linger  time.Duration `yaml:"linger"`
+}
+
+// Sync makes an acknowledgement wait for copies inside a boundary.
+type Sync struct {
+	Within    string `yaml:"within"`     // the boundary of the home and of these copies
+	Copies    int    `yaml:"copies"`     // regions that have the record before it is acknowledged, its home included
+	WhenShort string `yaml:"when_short"` // "refuse": what is published while a copy is missing
 }
 
 // Failover is the written rule. Absent means never.

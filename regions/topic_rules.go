@@ -31,6 +31,9 @@ func (t *Topic) complete(f *state) error {
 	if t.Hold && len(t.Mirror) == 0 {
 		return bad(field("hold"), "true", "nobody gets copies, so there is nothing to wait for: give the topic a mirror list")
 	}
+	if err := t.checkSync(f, field); err != nil {
+		return err
+	}
 	if err := t.Quota.Check(field("quota")); err != nil {
 		return err
 	}
@@ -211,6 +214,9 @@ func (t *Topic) Fields() map[string]string {
 	// other topics.
 	if !t.Quota.None() {
 		f["quota"] = fmt.Sprintf("%d records/s, %d bytes/s", t.Quota.Records, t.Quota.Bytes)
+	}
+	if t.Sync != nil {
+		f["sync"] = t.Sync.text()
 	}
 	if o := t.OnHomeLoss; o != nil {
 		f["on_home_loss.producers"] = o.Producers

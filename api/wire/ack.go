@@ -12,7 +12,7 @@ func AckToProto(a api.Ack) *pb.Ack {
 		Incarnation: a.Incarnation, Epoch: EpochToProto(a.Epoch), WriterTerm: a.WriterTerm,
 		Sequence: a.Sequence, IngestTimeUnixNano: TimeToProto(a.IngestTime),
 		Durability: string(a.Durability), Duplicate: a.Duplicate, Forwarded: a.Forwarded,
-		EventTimeOdd: a.EventTimeOdd, PolicyRevision: a.PolicyRevision, Position: string(a.Position),
+		EventTimeOdd: a.EventTimeOdd, PolicyRevision: a.PolicyRevision, Position: string(a.Position), Copies: a.Copies,
 	}
 }
 
@@ -23,7 +23,7 @@ func AckFromProto(m *pb.Ack) api.Ack {
 		Region: m.GetRegion(), Incarnation: m.GetIncarnation(), Epoch: EpochFromProto(m.GetEpoch()),
 		WriterTerm: m.GetWriterTerm(), Sequence: m.GetSequence(), IngestTime: TimeFromProto(m.GetIngestTimeUnixNano()),
 		Durability: api.Durability(m.GetDurability()), Duplicate: m.GetDuplicate(), Forwarded: m.GetForwarded(),
-		EventTimeOdd: m.GetEventTimeOdd(), PolicyRevision: m.GetPolicyRevision(), Position: api.Position(m.GetPosition()),
+		EventTimeOdd: m.GetEventTimeOdd(), PolicyRevision: m.GetPolicyRevision(), Position: api.Position(m.GetPosition()), Copies: m.GetCopies(),
 	}
 }
 

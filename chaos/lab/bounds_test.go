@@ -32,12 +32,13 @@ topics:
   ` + topics + "\n")
 }
 
-// boundedPolicies lets an order rest in its boundary, and a global one everywhere.
-func boundedPolicies(dir string) error {
-	const catalog = `serial: 1
+// boundedPolicies lets an order of these residencies rest in its boundary, and a global one
+// everywhere.
+func boundedPolicies(residencies string) func(dir string) error {
+	catalog := `serial: 1
 dimensions: {residency: [eu, us, global], class: [order]}
 principal_classes: [app, operator]
-topics: {orders: {allow: [{residency: [eu, us, global], class: [order]}], packages: [orders]}}
+topics: {orders: {allow: [{residency: [` + residencies + `], class: [order]}], packages: [orders]}}
 `
 	const rules = `package residency.rules.orders
 
@@ -51,11 +52,10 @@ destination contains "eu-west" if input.tags.residency == "eu"
 
 destination contains "us-east" if input.tags.residency == "us"
 `
-	if err := os.MkdirAll(filepath.Join(dir, "rules"), 0o700); err != nil {
-		return err
+	return func(dir string) error {
+		return errors.Join(os.MkdirAll(filepath.Join(dir, "rules"), 0o700), os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(catalog), 0o600),
+			os.WriteFile(filepath.Join(dir, "rules", "orders.rego"), []byte(rules), 0o600))
 	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(catalog), 0o600),
-		os.WriteFile(filepath.Join(dir, "rules", "orders.rego"), []byte(rules), 0o600))
 }
 
 func orderOf(residency, id string) api.Record {
@@ -83,7 +83,7 @@ func within(t *testing.T, what string, ask func() error) {
 // published in us-east are stored in eu-central and nowhere else, and what may be in
 // eu-west already waits for it.
 func TestR14e_OrdersGoRoundWithinTheirBoundary(t *testing.T) {
-	l := open(t, lab.Options{Policies: boundedPolicies, Manifest: bounded(
+	l := open(t, lab.Options{Policies: boundedPolicies("eu, us, global"), Manifest: bounded(
 		`orders: {writes: local, route: within_boundary, mirror: [all], on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}`)})
 	us := door(t, l, "us-east", 1)
 	told := map[string]string{}

@@ -22,6 +22,7 @@ var floors = [][]string{
 	{"api", "api/domicile/v1", "deploy"},
 	{"regions/strict", "regions/link/linktest", "chaos/ports"},
 	{"regions"},
+	{"regions/syncset"},
 	{"api/wire"},
 	{"policy", "regions/fabric", "regions/identity", "regions/placement"},
 	{"regions/council", "regions/link", "api/client"},

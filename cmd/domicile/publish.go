@@ -147,7 +147,8 @@ func (a *app) printAck(ack api.Ack) error {
 	if ack.Duplicate {
 		how = "already stored"
 	}
-	fmt.Fprintf(a.out, "%s in %s: %s, sequence %d, %s, policy %s\n", how, ack.Region, ack.Log, ack.Sequence, ack.Durability, ack.PolicyRevision)
+	where := strings.Join(append([]string{ack.Region}, ack.Copies...), " and ")
+	fmt.Fprintf(a.out, "%s in %s: %s, sequence %d, %s, policy %s\n", how, where, ack.Log, ack.Sequence, ack.Durability, ack.PolicyRevision)
 	fmt.Fprintf(a.out, "id %s\n", ack.ID)
 	if ack.EventTimeOdd {
 		fmt.Fprintln(a.err, "note: the event time is more than a day away from now")

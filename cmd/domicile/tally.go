@@ -29,13 +29,14 @@ type ackView struct {
 	TimeOdd    bool      `json:"event_time_odd,omitempty"`
 	Revision   string    `json:"policy_revision"`
 	Position   string    `json:"position"`
+	Copies     []string  `json:"copies,omitempty"`
 }
 
 func viewAck(a api.Ack) ackView {
 	return ackView{
 		ID: a.ID, IDMade: a.IDMade, Region: a.Region, Log: a.Log.String(), Epoch: a.Epoch.String(), Sequence: a.Sequence,
 		IngestTime: a.IngestTime.UTC(), Durability: string(a.Durability), Duplicate: a.Duplicate, Forwarded: a.Forwarded,
-		TimeOdd: a.EventTimeOdd, Revision: a.PolicyRevision, Position: string(a.Position),
+		TimeOdd: a.EventTimeOdd, Revision: a.PolicyRevision, Position: string(a.Position), Copies: a.Copies,
 	}
 }
 

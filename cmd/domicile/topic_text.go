@@ -28,7 +28,7 @@ func holdingRow(h *pb.LogHolding) []string {
 	if h.GetFirst() > h.GetHead() {
 		stored = "empty"
 	}
-	return append(row, stored, regions.Bytes(h.GetBytes()), stateText(h.GetState()))
+	return append(row, stored, regions.Bytes(h.GetBytes()), stateText(h.GetState()), h.GetSync())
 }
 
 func renderTopics(r *pb.TopicsResponse) string {
@@ -103,6 +103,7 @@ type holdingView struct {
 	Head        *uint64 `json:"head"`
 	Records     *uint64 `json:"records"`
 	Bytes       *uint64 `json:"bytes"`
+	Sync        string  `json:"sync,omitempty"`
 }
 
 type topicView struct {
@@ -121,7 +122,7 @@ func viewTopic(t *pb.TopicState, from string) topicView {
 		v.Logs = append(v.Logs, holdingView{
 			Log: logName(h.GetLog()), Home: h.GetHome(), Role: h.GetRole(), State: h.GetState(), Incarnation: h.GetIncarnation(),
 			First: known(h.GetFirst(), h.GetKnown()), Head: known(h.GetHead(), h.GetKnown()),
-			Records: known(h.GetRecords(), h.GetKnown()), Bytes: known(h.GetBytes(), h.GetKnown()),
+			Records: known(h.GetRecords(), h.GetKnown()), Bytes: known(h.GetBytes(), h.GetKnown()), Sync: h.GetSync(),
 		})
 	}
 	return v

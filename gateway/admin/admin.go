@@ -90,7 +90,7 @@ func (a *Admin) Close(ctx context.Context) error {
 func (a *Admin) figures() map[string]LogFigures {
 	figures := map[string]LogFigures{}
 	for _, h := range a.config.Sources.Holdings() {
-		figures[h.Log.ID().String()] = LogFigures{Head: h.Log.Head(), Home: h.Home}
+		figures[h.Log.ID().String()] = LogFigures{Head: h.Log.Head(), Home: h.Home, Sync: h.Sync}
 	}
 	return figures
 }

@@ -36,6 +36,18 @@ func Contract(f *regions.Federation, t *regions.Topic, resident bool) []string {
 	return append(out, lossContract(t, resident)...)
 }
 
+// syncContract says what sync adds to an ack, and what it costs.
+func syncContract(f *regions.Federation, t *regions.Topic) string {
+	var sets []string
+	for _, log := range f.Logs(t) {
+		sets = append(sets, log.String()+" in "+strings.Join(f.SyncSet(log), " and "))
+	}
+	return "It is also on the disks of every other region that the ack names under copies (" + strings.Join(sets, "; ") + "), synced before the ack: it survives the loss of every disk but those of one of these " + plural(t.Sync.Copies, "region") +
+		". Readers and other copies see a record once the whole set has it. While a region of the set is missing, records are refused with " + string(api.SyncShort) +
+		"; what was stored at the home alone when it went missing is " + string(api.OutcomeUnknown) + ", and the same id is acknowledged once the set has it. " +
+		"A record that was sent again and was stored before a region of the set missed records may be acknowledged without copies: then only its home is known to have it."
+}
+
 // detourContract says what route: within_boundary gives, and what it costs.
 func detourContract(f *regions.Federation, t *regions.Topic) string {
 	var areas []string
@@ -93,7 +105,10 @@ func ackContract(f *regions.Federation, t *regions.Topic) string {
 	default:
 		text += "in " + strings.Join(one, ", ") + " " + solo + " In " + strings.Join(three, ", ") + " it is " + quorum
 	}
-	return text + " It says nothing about copies or readers."
+	if t.Sync == nil {
+		return text + " It says nothing about copies or readers."
+	}
+	return text + " " + syncContract(f, t)
 }
 
 func lossContract(t *regions.Topic, resident bool) []string {

@@ -105,6 +105,7 @@ func holdings(v *View, t *regions.Topic) []*pb.LogHolding {
 				h.Role, h.State = "home", string(regions.LagHome)
 			}
 			h.Known, h.Incarnation, h.Head, h.First, h.Records, h.Bytes = true, f.Incarnation, f.Sequence, f.First, f.Records, f.Bytes
+			h.Sync = f.Sync
 		}
 		for _, l := range v.Lags {
 			if h.State != absent && l.Log == id && l.Target == v.Region {

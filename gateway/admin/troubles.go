@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"domicile/api"
@@ -146,6 +147,9 @@ func originTroubles(v *View, t *regions.Topic, id api.LogID) []*pb.LogTrouble {
 		x := trouble(t, id, v.Region)
 		x.State, x.Lag = string(lag.State), lagToProto(lag)
 		x.Producers = "stored and acknowledged here as usual"
+		if set := v.Federation.SyncSet(id); slices.Contains(set, lag.Target) && lag.State != regions.LagCatchingUp && lag.State != regions.LagCaughtUp {
+			x.Producers = "refused with " + string(api.SyncShort) + ": an ack waits for " + lag.Target + " too; what was on its way is unknown"
+		}
 		x.Consumers = "all records here; the copy in " + lag.Target + " does not move"
 		if lag.State == regions.LagCaughtUp {
 			x.Consumers = "all records here; the copy in " + lag.Target + " goes on, without what was gone before it came"

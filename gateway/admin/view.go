@@ -43,7 +43,8 @@ type Policy struct {
 // Holding is one log on this region's disk.
 type Holding struct {
 	Log  regions.Log
-	Home bool // else a copy
+	Home bool   // else a copy
+	Sync string // how far it is common to its sync set, or why it takes nothing; "": it has none
 }
 
 // Seat is the region's nodes and who of them writes its logs, as this node knows it.
@@ -111,6 +112,7 @@ type View struct {
 type LogFigures struct {
 	regions.Head
 	Home bool
+	Sync string
 }
 
 // probe asks one source and gives up after askTimeout. While a call hangs no second

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"strings"
 	"time"
@@ -120,13 +121,14 @@ func (n *Node) holdings() []admin.Holding {
 
 func (b *logBook) holdings() []admin.Holding {
 	b.mu.RLock()
-	defer b.mu.RUnlock()
+	homes, copies, synced := maps.Clone(b.homes), maps.Clone(b.copies), maps.Clone(b.synced)
+	b.mu.RUnlock() // what a log waits for is asked of the mirror, which asks for logs
 	var out []admin.Holding
-	for _, log := range b.homes {
-		out = append(out, admin.Holding{Log: log, Home: true})
+	for id, log := range homes {
+		out = append(out, admin.Holding{Log: log, Home: true, Sync: synced[id].state()})
 	}
-	for _, log := range b.copies {
-		out = append(out, admin.Holding{Log: log})
+	for id, log := range copies {
+		out = append(out, admin.Holding{Log: log, Sync: synced[id].state()})
 	}
 	return out
 }

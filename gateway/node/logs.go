@@ -18,6 +18,8 @@ import (
 // others'. Safe for concurrent use.
 type logBook struct {
 	self       string
+	clock      regions.Clock
+	pace       regions.Pace
 	federation *regions.Federation
 	fabric     *fabric.Fabric
 
@@ -26,10 +28,11 @@ type logBook struct {
 	mu     sync.RWMutex
 	homes  map[api.LogID]regions.HomeLog
 	copies map[api.LogID]regions.CopyLog
+	synced map[api.LogID]*synced // of those whose acks wait for other regions
 }
 
-func newLogBook(self string, f *regions.Federation, store *fabric.Fabric) *logBook {
-	return &logBook{self: self, federation: f, fabric: store, homes: map[api.LogID]regions.HomeLog{}, copies: map[api.LogID]regions.CopyLog{}}
+func newLogBook(n *Node) *logBook {
+	return &logBook{self: n.cfg.Region, clock: n.seams.Clock, pace: n.seams.Pace, federation: n.federation, fabric: n.fabric, homes: map[api.LogID]regions.HomeLog{}, copies: map[api.LogID]regions.CopyLog{}, synced: map[api.LogID]*synced{}}
 }
 
 // open opens every log that the manifest gives to this region, as home or as copy.
@@ -103,9 +106,12 @@ func (b *logBook) openAs(ctx context.Context, id api.LogID, role regions.Role, f
 // drop forgets a log that is about to be closed or deleted.
 func (b *logBook) drop(id api.LogID) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	delete(b.homes, id)
 	delete(b.copies, id)
+	s := b.synced[id]
+	delete(b.synced, id)
+	b.mu.Unlock()
+	s.close()
 }
 
 func (b *logBook) openHome(ctx context.Context, id api.LogID, f *regions.Federation) error {
@@ -118,6 +124,7 @@ func (b *logBook) openHome(ctx context.Context, id api.LogID, f *regions.Federat
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.homes[id] = log
+	b.wait(id, log, f)
 	return nil
 }
 
@@ -141,7 +148,7 @@ func (b *logBook) copyOf(ctx context.Context, id api.LogID) (regions.CopyLog, er
 	return log, nil
 }
 
-// home finds a log that this region owns.
+// home finds a log that this region owns, with what is not common yet.
 func (b *logBook) home(id api.LogID) (regions.HomeLog, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -155,7 +162,8 @@ func (b *logBook) allHomes() []regions.HomeLog {
 	return slices.Collect(maps.Values(b.homes))
 }
 
-// ofTopic lists the logs of a topic that are here, homes and copies, by name.
+// ofTopic lists the logs of a topic that are here, homes and copies, by name, with what is
+// not common yet.
 func (b *logBook) ofTopic(topic string) []regions.Log {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

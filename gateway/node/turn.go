@@ -73,7 +73,8 @@ func (t *turn) close(ctx context.Context) error {
 func (t *turn) onClose(f func(context.Context) error) { t.closers = append(t.closers, f) }
 
 func (t *turn) openLogs(ctx context.Context) error {
-	t.logs = newLogBook(t.cfg.Region, t.federation, t.fabric)
+	t.logs = newLogBook(t.Node)
+	t.onClose(func(context.Context) error { t.logs.closeSynced(); return nil })
 	return t.logs.open(ctx)
 }
 
@@ -108,13 +109,14 @@ func (t *turn) openMirror(ctx context.Context) error {
 		Copy: func(ctx context.Context, id api.LogID, _ api.Epoch) (regions.CopyLog, error) {
 			return t.logs.copyOf(ctx, id)
 		},
-		Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(),
+		Common: t.logs.common,
+		Clock:  t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(),
 	})
 	if err != nil {
 		return err
 	}
 	t.source, err = mirror.NewSource(mirror.SourceConfig{
-		Self: t.cfg.Region, Federation: t.federation, HomeLogs: t.logs.allHomes, Link: t.mesh.Status, Enter: enter,
+		Self: t.cfg.Region, Federation: t.federation, HomeLogs: t.logs.allHomes, Shown: t.logs.shown, Confirmed: t.logs.confirmed, Link: t.mesh.Status, Enter: enter,
 		OpenMirror: t.mesh.OpenMirror, Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(), Hooks: t.seams.Hooks.Mirror,
 	})
 	if err != nil {
@@ -129,7 +131,7 @@ func (t *turn) openMirror(ctx context.Context) error {
 func (t *turn) openGateway(context.Context) error {
 	var err error
 	t.gateway, err = gateway.New(gateway.Config{
-		Self: t.cfg.Region, Federation: t.federation, Placement: t.federation, Gate: t.gate, Homes: t.logs.home, Logs: t.logs.ofTopic,
+		Self: t.cfg.Region, Federation: t.federation, Placement: t.federation, Gate: t.gate, Homes: t.logs.writable, Logs: t.logs.readable,
 		Links: t.mesh, Lags: (*lags)(t), Clock: t.seams.Clock, Pace: t.seams.Pace, Counters: t.admin,
 	})
 	if err != nil {

@@ -1448,6 +1448,7 @@ type LogHolding struct {
 	Bytes         uint64                 `protobuf:"varint,9,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Known         bool                   `protobuf:"varint,10,opt,name=known,proto3" json:"known,omitempty"` // this region holds it and the figures are real
 	State         string                 `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`  // as of a lag; ABSENT: a declared copy that is not there
+	Sync          string                 `protobuf:"bytes,12,opt,name=sync,proto3" json:"sync,omitempty"`    // how far it is common to its sync set, or why records are refused; empty: it has none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1555,6 +1556,13 @@ func (x *LogHolding) GetKnown() bool {
 func (x *LogHolding) GetState() string {
 	if x != nil {
 		return x.State
+	}
+	return ""
+}
+
+func (x *LogHolding) GetSync() string {
+	if x != nil {
+		return x.Sync
 	}
 	return ""
 }
@@ -2148,7 +2156,7 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\bcontract\x18\x06 \x03(\tR\bcontract\x1a>\n" +
 	"\x10DeclarationEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xac\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc0\x02\n" +
 	"\n" +
 	"LogHolding\x12$\n" +
 	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12\x12\n" +
@@ -2162,7 +2170,8 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\x05bytes\x18\t \x01(\x04R\x05bytes\x12\x14\n" +
 	"\x05known\x18\n" +
 	" \x01(\bR\x05known\x12\x14\n" +
-	"\x05state\x18\v \x01(\tR\x05state\"]\n" +
+	"\x05state\x18\v \x01(\tR\x05state\x12\x12\n" +
+	"\x04sync\x18\f \x01(\tR\x04sync\"]\n" +
 	"\n" +
 	"LagRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x14\n" +

@@ -357,6 +357,7 @@ type Ack struct {
 	EventTimeOdd       bool                   `protobuf:"varint,13,opt,name=event_time_odd,json=eventTimeOdd,proto3" json:"event_time_odd,omitempty"`
 	PolicyRevision     string                 `protobuf:"bytes,14,opt,name=policy_revision,json=policyRevision,proto3" json:"policy_revision,omitempty"`
 	Position           string                 `protobuf:"bytes,15,opt,name=position,proto3" json:"position,omitempty"` // opaque
+	Copies             []string               `protobuf:"bytes,16,rep,name=copies,proto3" json:"copies,omitempty"`     // other regions on whose disks it is as well, where the topic waits for them
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -494,6 +495,13 @@ func (x *Ack) GetPosition() string {
 		return x.Position
 	}
 	return ""
+}
+
+func (x *Ack) GetCopies() []string {
+	if x != nil {
+		return x.Copies
+	}
+	return nil
 }
 
 // Retry marks a record that is sent again after a try whose outcome nobody knows.
@@ -709,7 +717,7 @@ const file_domicile_v1_record_proto_rawDesc = "" +
 	"\x05LogId\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12\x12\n" +
-	"\x04slot\x18\x03 \x01(\tR\x04slot\"\xef\x03\n" +
+	"\x04slot\x18\x03 \x01(\tR\x04slot\"\x87\x04\n" +
 	"\x03Ack\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\aid_made\x18\x02 \x01(\bR\x06idMade\x12$\n" +
@@ -729,7 +737,8 @@ const file_domicile_v1_record_proto_rawDesc = "" +
 	"\tforwarded\x18\f \x01(\bR\tforwarded\x12$\n" +
 	"\x0eevent_time_odd\x18\r \x01(\bR\feventTimeOdd\x12'\n" +
 	"\x0fpolicy_revision\x18\x0e \x01(\tR\x0epolicyRevision\x12\x1a\n" +
-	"\bposition\x18\x0f \x01(\tR\bposition\"-\n" +
+	"\bposition\x18\x0f \x01(\tR\bposition\x12\x16\n" +
+	"\x06copies\x18\x10 \x03(\tR\x06copies\"-\n" +
 	"\x05Retry\x12$\n" +
 	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\"\xe3\x02\n" +
 	"\vErrorDetail\x12\x12\n" +
