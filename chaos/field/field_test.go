@@ -28,6 +28,12 @@ const (
 // open starts a field whose links are up.
 func open(t *testing.T, o field.Options) *field.Field {
 	t.Helper()
+	return openWith(t, o, func(string) error { return nil })
+}
+
+// openWith is open with other policies.
+func openWith(t *testing.T, o field.Options, policies func(dir string) error) *field.Field {
+	t.Helper()
 	field.Need(t)
 	o.Parent = t.TempDir()
 	if o.Pace == 0 {
@@ -50,6 +56,7 @@ func open(t *testing.T, o field.Options) *field.Field {
 			t.Errorf("the field left %v, %v", left, err)
 		}
 	})
+	must(t, policies(f.Policies()))
 	must(t, f.Start())
 	must(t, f.Linked(t.Context(), soon))
 	return f
