@@ -33,6 +33,7 @@ const (
 	DiskTold  = 29
 	Converged = 30
 	NoLeak    = 31
+	Synced    = 33
 )
 
 // Violation is one broken promise. It names logs, regions, sequences and times; a
@@ -114,7 +115,7 @@ func Check(h *ledger.History, final []ledger.Shelf, limits Limits) *Verdict {
 	e := newEvidence(h, final, limits)
 	for _, judge := range []func(*evidence){
 		whole, promises, durable, once, resident, noOffer, order, fenced, slope, lagTruth, idle, gaps,
-		revision, memory, heartbeat, catchUp, oneWay, diskTold, converged, noLeak,
+		revision, memory, heartbeat, catchUp, oneWay, diskTold, converged, noLeak, synced,
 	} {
 		judge(e)
 	}

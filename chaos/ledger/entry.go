@@ -39,6 +39,7 @@ type Entry struct {
 	Epoch       string         `json:"epoch,omitempty"`
 	Term        uint64         `json:"term,omitempty"`
 	Durability  api.Durability `json:"durability,omitempty"`
+	Copies      []string       `json:"copies,omitempty"` // other regions on whose disks the ack says it is
 	Revision    string         `json:"revision,omitempty"`
 	Ingest      time.Time      `json:"ingest,omitzero"` // stamped by the log's writer, on its clock
 	Duplicate   bool           `json:"duplicate,omitempty"`
@@ -65,7 +66,7 @@ func (e *Entry) Answer(ack api.Ack, err error, at time.Time) {
 		e.Outcome, e.Log, e.Region, e.Sequence = Acked, ack.Log.String(), ack.Region, ack.Sequence
 		e.Incarnation, e.Epoch, e.Term = ack.Incarnation, ack.Epoch.String(), ack.WriterTerm
 		e.Durability, e.Revision, e.Ingest = ack.Durability, ack.PolicyRevision, ack.IngestTime
-		e.Duplicate, e.Forwarded = ack.Duplicate, ack.Forwarded
+		e.Duplicate, e.Forwarded, e.Copies = ack.Duplicate, ack.Forwarded, ack.Copies
 		return
 	}
 	e.Code = api.CodeOf(err)

@@ -19,6 +19,7 @@ type publishFlags struct {
 	topic         string
 	tags, headers []string
 	key, id, body string
+	mayBeIn       string
 	file, results string
 	raw, hasBody  bool
 	patience      time.Duration
@@ -47,6 +48,7 @@ repeats nothing. A bad line is refused by its number and the rest goes on.`,
 	flags.StringArrayVar(&p.headers, "header", nil, "name=value, as --tag")
 	flags.StringVar(&p.key, "key", "", "orders the records of one log")
 	flags.StringVar(&p.id, "id", "", "stable id of the one record")
+	flags.StringVar(&p.mayBeIn, "may-be-in", "", "with --id: the log that an OUTCOME_UNKNOWN named, topic@region, so that a retry stays there")
 	flags.StringVar(&p.body, "body", "", "body of the one record")
 	flags.StringVar(&p.file, "file", "", "NDJSON file to publish, - for standard input")
 	flags.BoolVar(&p.raw, "raw", false, "with --file: each line is a body as it is")
@@ -65,6 +67,8 @@ func (p publishFlags) check() error {
 		return usage("--results goes with --file")
 	case p.results != "" && sameFile(p.file, p.results):
 		return usage("--results would overwrite --file %s", p.file)
+	case p.mayBeIn != "" && p.id == "":
+		return usage("--may-be-in is about a record that was sent before: give its --id")
 	case p.file != "" && p.id != "":
 		return usage("--id names one record; lines of a file carry their own")
 	case p.file != "" && p.hasBody:
@@ -82,6 +86,13 @@ func sameFile(a, b string) bool {
 // defaults is a record with what the flags say of every record.
 func (p publishFlags) defaults() (api.Record, error) {
 	r := api.Record{ID: p.id, Topic: p.topic, Key: p.key}
+	if p.mayBeIn != "" {
+		log, err := api.ParseLogID(p.mayBeIn)
+		if err != nil {
+			return r, usage("--may-be-in: write a log as topic@region")
+		}
+		r.Retry = api.Retry{Again: true, Log: log}
+	}
 	for _, t := range p.tags {
 		name, value, ok := strings.Cut(t, "=")
 		if !ok || name == "" {

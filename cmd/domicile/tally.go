@@ -45,10 +45,11 @@ type lineResult struct {
 	Line    uint64 `json:"line"`
 	Outcome string `json:"outcome"`
 	*ackView
-	ID    string   `json:"id,omitempty"`
-	Code  api.Code `json:"code,omitempty"`
-	Field string   `json:"field,omitempty"`
-	Hint  string   `json:"hint,omitempty"`
+	ID      string   `json:"id,omitempty"`
+	Code    api.Code `json:"code,omitempty"`
+	Field   string   `json:"field,omitempty"`
+	Hint    string   `json:"hint,omitempty"`
+	MayBeIn string   `json:"may_be_in,omitempty"` // of an unknown outcome: the log that may hold it
 }
 
 // tally counts outcomes as they come in, from any goroutine, and writes each one.
@@ -106,6 +107,9 @@ func (t *tally) done(line uint64, id string, ack api.Ack, err error) {
 	var e *api.Error
 	if errors.As(err, &e) {
 		r.Field, r.Hint = e.Field, e.Hint
+		if e.Log != (api.LogID{}) {
+			r.MayBeIn = e.Log.String()
+		}
 	}
 	if b, err := json.Marshal(r); err != nil {
 		t.writing = err
