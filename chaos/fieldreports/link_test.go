@@ -105,7 +105,7 @@ func TestB32_AHalfOpenLinkDoesNotLookAlive(t *testing.T) {
 			}
 			var id uint64
 			heal := d.cut(step, func() (err error) {
-				id, err = d.lab.Region("eu-west").Node().Gates().Cut("us-east", []link.Plane{link.Control, link.Data}, []regions.Direction{dir}, link.BlackHole, time.Hour)
+				id, err = d.lab.Region("eu-west").Node().Gates().Cut("us-east", link.Planes(), []regions.Direction{dir}, link.BlackHole, time.Hour)
 				return err
 			})
 			began := time.Now()

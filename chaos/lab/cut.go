@@ -14,7 +14,7 @@ type cut struct {
 	id     uint64
 }
 
-// Cut cuts a region off from all others, both planes and directions, at its own
+// Cut cuts a region off from all others, all planes and both directions, at its own
 // gate. It heals by itself when the lease ends.
 func (l *Lab) Cut(region string, mode link.Mode, lease time.Duration) error {
 	for _, peer := range l.others(region) {
@@ -27,7 +27,7 @@ func (l *Lab) Cut(region string, mode link.Mode, lease time.Duration) error {
 
 // CutLink cuts one link, at region's gate.
 func (l *Lab) CutLink(region, peer string, mode link.Mode, lease time.Duration) error {
-	id, err := l.Region(region).Node().Gates().Cut(peer, []link.Plane{link.Control, link.Data}, []regions.Direction{regions.In, regions.Out}, mode, lease)
+	id, err := l.Region(region).Node().Gates().Cut(peer, link.Planes(), []regions.Direction{regions.In, regions.Out}, mode, lease)
 	if err != nil {
 		return fmt.Errorf("cut %s from %s: %w", region, peer, err)
 	}

@@ -23,6 +23,7 @@ type gatedConn struct {
 	began  time.Time
 	closed chan struct{}
 	once   sync.Once
+	freed  sync.Once
 	onGone func() // frees what counts the connection
 
 	lastRead atomic.Int64 // clock, Unix ns; 0: nothing yet
@@ -34,9 +35,11 @@ type gatedConn struct {
 	pacer    *pacer    // of a data connection that was dialed; else nil
 	receipts *receipts // of one that was accepted; counts whatever lane it turns out to be
 
+	// Of one that was accepted, or that is the council's; once hands were shaken; not changed.
+	state atomic.Pointer[tls.ConnectionState]
 	// Of one that was accepted.
-	state atomic.Pointer[tls.ConnectionState] // once hands were shaken; not changed
-	run   atomic.Pointer[string]              // whose hello was accepted on it; nil: nothing else is served yet
+	run        atomic.Pointer[string] // whose hello was accepted on it; nil: nothing else is served yet
+	dispatched atomic.Bool            // gRPC has no more say in it
 
 	mu    sync.Mutex
 	peer  string
@@ -150,14 +153,35 @@ func (c *gatedConn) Close() error {
 		err = c.Conn.Close()
 		c.readDL.stop()
 		c.writeDL.stop()
-		if c.onGone != nil {
-			c.onGone()
-		}
+		c.free()
 	})
 	return err
 }
 
+func (c *gatedConn) free() {
+	c.freed.Do(func() {
+		if c.onGone != nil {
+			c.onGone()
+		}
+	})
+}
+
+// dispatch takes an accepted connection away from gRPC, with its deadlines and from what
+// counts its connections.
+func (c *gatedConn) dispatch() {
+	c.dispatched.Store(true)
+	_ = c.setDeadline(time.Time{}) // if it fails, so does all that follows
+	c.free()
+}
+
 func (c *gatedConn) SetDeadline(t time.Time) error {
+	if c.dispatched.Load() {
+		return nil
+	}
+	return c.setDeadline(t)
+}
+
+func (c *gatedConn) setDeadline(t time.Time) error {
 	c.readDL.set(t)
 	c.writeDL.set(t)
 	return c.Conn.SetDeadline(t)

@@ -13,14 +13,18 @@ import (
 	"domicile/regions"
 )
 
-// Plane is one of the two lanes of a link.
+// Plane is one of the three lanes of a link.
 type Plane string
 
 // The planes.
 const (
 	Control Plane = "control" // heartbeats, watermarks, hello
 	Data    Plane = "data"    // forwards and mirror flows
+	Council Plane = "council" // what the voters of the placement authority say
 )
+
+// Planes lists all of them: a cut of these is a cut of the whole link.
+func Planes() []Plane { return []Plane{Control, Data, Council} }
 
 // Mode is how a cut behaves towards what it cuts.
 type Mode string
@@ -48,7 +52,7 @@ type Cut struct {
 	Left   time.Duration // of its lease
 }
 
-// String is "reject control+data in+out".
+// String is "reject control+data+council in+out".
 func (c Cut) String() string {
 	dirs := make([]string, len(c.Dirs))
 	for i, d := range c.Dirs {
@@ -99,8 +103,8 @@ func (g *Gates) Cut(peer string, planes []Plane, dirs []regions.Direction, mode 
 	switch {
 	case !g.known(peer):
 		return 0, &api.Error{Code: api.UnknownRegion, Op: "cut link", Region: peer, Hint: "the manifest has no link with it"}
-	case len(planes) == 0 || slices.ContainsFunc(planes, func(p Plane) bool { return p != Control && p != Data }):
-		return 0, bad("planes", fmt.Sprint(planes), "control, data or both")
+	case len(planes) == 0 || slices.ContainsFunc(planes, func(p Plane) bool { return !slices.Contains(Planes(), p) }):
+		return 0, bad("planes", fmt.Sprint(planes), "control, data and council, or some of them")
 	case len(dirs) == 0 || slices.ContainsFunc(dirs, func(d regions.Direction) bool { return d != regions.In && d != regions.Out }):
 		return 0, bad("directions", fmt.Sprint(dirs), "in, out or both")
 	case mode != Reject && mode != BlackHole:
@@ -277,15 +281,20 @@ func (g *Gates) remove(c *gatedConn) {
 
 // closeAccepted closes the connections that a peer opened and that doomed picks.
 func (g *Gates) closeAccepted(peer string, doomed func(*gatedConn) bool) {
-	var accepted []*gatedConn
+	g.closeSome(peer, func(c *gatedConn) bool { return c.origin == regions.In && doomed(c) })
+}
+
+// closeSome closes the connections with a peer that doomed picks.
+func (g *Gates) closeSome(peer string, doomed func(*gatedConn) bool) {
+	var theirs []*gatedConn
 	g.mu.Lock()
 	for c := range g.conns {
-		if name, _ := c.who(); name == peer && c.origin == regions.In {
-			accepted = append(accepted, c)
+		if name, _ := c.who(); name == peer {
+			theirs = append(theirs, c)
 		}
 	}
 	g.mu.Unlock()
-	for _, c := range accepted {
+	for _, c := range theirs {
 		if doomed(c) {
 			c.Close()
 		}

@@ -247,3 +247,30 @@ func TestListenerClosesWhatIsTooMany(t *testing.T) {
 	}
 	c.Close()
 }
+
+// gRPC lifts the deadline of a connection once more when it has handed it on: that must
+// not lift the one that its new owner has set.
+func TestDeadlineOfADispatchedConnectionIsItsOwners(t *testing.T) {
+	ours, _ := gatedPair(t, newTestGates(t), regions.In)
+	ours.dispatch()
+	owned := newCouncilConn(nil, ours)
+	if err := owned.SetDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	ours.SetDeadline(time.Time{})
+	done := make(chan error, 1)
+	go func() {
+		_, err := ours.Read(make([]byte, 1))
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits without a deadline")
+		ours.Close()
+		<-done
+	}
+}

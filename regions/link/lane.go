@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -39,7 +40,7 @@ func parseServerName(name string) (Plane, string, bool) {
 	rest, ok := strings.CutSuffix(name, sniSuffix)
 	plane, region, ok2 := strings.Cut(rest, ".")
 	p := Plane(plane)
-	return p, region, ok && ok2 && (p == Control || p == Data)
+	return p, region, ok && ok2 && slices.Contains(Planes(), p)
 }
 
 // lane is one dialed connection of a session: TLS done by us, gRPC on top of it.
@@ -53,26 +54,38 @@ type lane struct {
 	run    string // of the peer, that answered the hello
 }
 
-// openLane dials, shakes hands and puts gRPC on top. A dial that gets no answer is given
-// up soon, since it may be the path that is gone; a handshake on a slow line takes longer.
-func (p *peerLink) openLane(ctx context.Context, plane Plane) (*lane, error) {
+// shake dials and shakes hands. A dial that gets no answer is given up soon, since it may
+// be the path that is gone; a handshake on a slow line takes longer.
+func (p *peerLink) shake(ctx context.Context, plane Plane, address string) (*gatedConn, *tls.Conn, error) {
 	dialCtx, cancel := context.WithTimeout(ctx, p.mesh.cfg.Pace.Of(dialTimeout))
 	defer cancel()
-	raw, err := dialGated(dialCtx, p.mesh.dial, p.mesh.gates, p.mesh.cfg.Clock, p.name, plane, p.address)
+	raw, err := dialGated(dialCtx, p.mesh.dial, p.mesh.gates, p.mesh.cfg.Clock, p.name, plane, address)
 	if err != nil {
-		return nil, fmt.Errorf("dial %s: %w", p.address, plain(err))
+		return nil, nil, fmt.Errorf("dial %s: %w", address, plain(err))
 	}
 	if plane == Data {
 		raw.pacer = newPacer(p.mesh.cfg.Clock)
 	}
 	cfg := p.mesh.cfg.Identity.ClientTLS(identity.Region, p.name)
 	cfg.ServerName = serverName(plane, p.mesh.cfg.Self)
+	if plane == Council {
+		cfg.NextProtos = []string{councilProtocol}
+	}
 	conn := tls.Client(raw, cfg)
 	shakeCtx, cancelShake := context.WithTimeout(ctx, p.mesh.cfg.Pace.Of(acceptTimeout))
 	defer cancelShake()
 	if err := conn.HandshakeContext(shakeCtx); err != nil {
 		raw.Close()
-		return nil, fmt.Errorf("handshake with %s: %w", p.address, explainTLS(err))
+		return nil, nil, fmt.Errorf("handshake with %s: %w", address, explainTLS(err))
+	}
+	return raw, conn, nil
+}
+
+// openLane dials, shakes hands and puts gRPC on top.
+func (p *peerLink) openLane(ctx context.Context, plane Plane) (*lane, error) {
+	raw, conn, err := p.shake(ctx, plane, p.address)
+	if err != nil {
+		return nil, err
 	}
 	l := &lane{raw: raw, state: conn.ConnectionState(), broke: &causeConn{Conn: conn}}
 	var used atomic.Bool
@@ -186,7 +199,43 @@ type laneCredentials struct{ mesh *Mesh }
 
 func (c laneCredentials) ServerHandshake(rawConn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	raw := rawConn.(*gatedConn)
+	var caller identity.Peer
+	conn := tls.Server(raw, c.config(raw, &caller))
+	err := conn.Handshake() // bounded by the deadline that gRPC has set
+	_, plane := raw.who()
+	if err == nil {
+		state := conn.ConnectionState()
+		raw.state.Store(&state)
+		if plane == Council {
+			raw.dispatch()
+			err = c.mesh.councils.take(conn, raw, caller.Name.Name)
+		}
+	}
+	if err != nil {
+		c.mesh.refusals.Log(c.mesh.cfg.Logger, "link", c.mesh.cfg.Clock.Now(), raw.RemoteAddr(), explainServerTLS(err))
+		return nil, nil, err
+	}
+	if plane == Council {
+		return nil, nil, credentials.ErrConnDispatched
+	}
+	return conn, laneInfo{
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+		peer:           caller, plane: plane, conn: raw,
+	}, nil
+}
+
+// config is the accepting side's, for one connection. It names the connection by the first
+// message and sets caller once the certificate is verified, which must carry the region
+// that this message named.
+func (c laneCredentials) config(raw *gatedConn, caller *identity.Peer) *tls.Config {
 	cfg := c.mesh.cfg.Identity.ServerTLS(identity.Region)
+	cfg.VerifyConnection = func(s tls.ConnectionState) (err error) {
+		region, _ := raw.who()
+		*caller, err = c.mesh.cfg.Identity.Verify(s, region, identity.Region)
+		return err
+	}
+	council := cfg.Clone()
+	council.NextProtos = []string{councilProtocol}
 	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		plane, region, ok := parseServerName(hello.ServerName)
 		if !ok {
@@ -196,28 +245,15 @@ func (c laneCredentials) ServerHandshake(rawConn net.Conn) (net.Conn, credential
 			return nil, &api.Error{Code: api.UnknownRegion, Op: "link handshake", Field: "region", Hint: "the manifest has no link between it and this region"}
 		}
 		raw.identify(region, plane)
-		return nil, nil
+		if plane != Council {
+			return nil, nil
+		}
+		if !c.mesh.councils.accepts() {
+			return nil, errNoVoter
+		}
+		return council, nil
 	}
-	// The certificate must carry the region that the first message named.
-	var caller identity.Peer
-	cfg.VerifyConnection = func(s tls.ConnectionState) (err error) {
-		region, _ := raw.who()
-		caller, err = c.mesh.cfg.Identity.Verify(s, region, identity.Region)
-		return err
-	}
-	conn := tls.Server(raw, cfg)
-	err := conn.Handshake() // bounded by the deadline that gRPC has set
-	if err != nil {
-		c.mesh.refusals.Log(c.mesh.cfg.Logger, "link", c.mesh.cfg.Clock.Now(), raw.RemoteAddr(), explainServerTLS(err))
-		return nil, nil, err
-	}
-	_, plane := raw.who()
-	state := conn.ConnectionState()
-	raw.state.Store(&state)
-	return conn, laneInfo{
-		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-		peer:           caller, plane: plane, conn: raw,
-	}, nil
+	return cfg
 }
 
 func explainServerTLS(err error) error {

@@ -1,8 +1,9 @@
 // Package link is the one wire between two regions: gRPC over mutual TLS, a control
 // lane for heartbeats and watermarks and a data lane for forwarded and mirrored
 // records, each on a connection of its own. Each side dials the other, and a link is
-// up only while both directions are proven. Under both lanes lies a fault gate that
-// can only take connectivity away.
+// up only while both directions are proven. A third lane is for the connections of the
+// placement authority, which stand apart from that. Under all lanes lies a fault gate
+// that can only take connectivity away.
 package link
 
 import (

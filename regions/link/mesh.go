@@ -41,6 +41,7 @@ type Mesh struct {
 	calls    []grpc.DialOption // of every lane; fixed
 	listener net.Listener
 	refusals identity.Refusals
+	councils councils
 
 	closing  atomic.Bool
 	serving  atomic.Int64 // forwards taken from peers and not answered yet
@@ -68,7 +69,8 @@ func New(cfg Config) (*Mesh, error) {
 	if cfg.Boot == nil {
 		cfg.Boot = regions.SystemBootClock
 	}
-	m := &Mesh{cfg: cfg, dial: cfg.Dial, peers: map[string]*peerLink{}, closed: make(chan struct{})}
+	m := &Mesh{cfg: cfg, dial: cfg.Dial, peers: map[string]*peerLink{}, closed: make(chan struct{}),
+		councils: councils{open: map[*councilConn]string{}}}
 	if m.dial == nil {
 		m.dial = (&net.Dialer{}).DialContext
 	}
@@ -109,7 +111,8 @@ func (m *Mesh) Start(ctx context.Context) {
 	m.wg.Go(func() { // a context that ends must not leave the listener open
 		<-ctx.Done()
 		m.closing.Store(true)
-		m.gates.close() // first: a goodbye must not wait in a black hole
+		m.councils.close()
+		m.gates.close() // before the server: a goodbye must not wait in a black hole
 		m.server.Stop()
 	})
 }
@@ -124,6 +127,7 @@ func (m *Mesh) Close(ctx context.Context) error {
 		m.closing.Store(true)
 		m.drain(ctx)
 		if m.cancel == nil { // never started
+			m.councils.close()
 			m.gates.close()
 			m.listener.Close()
 		} else {

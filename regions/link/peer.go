@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"domicile/api"
@@ -23,6 +24,9 @@ type peerLink struct {
 	addresses []string // of the peer's gateways; whichever speaks for its region answers
 	address   string   // the one that is being tried, or that answered last; the dial loop's alone
 	beat      time.Duration
+
+	council   chan struct{} // a place for each connection dialed to its council
+	councilAt atomic.Int32  // the address that answered there last
 
 	kick    chan struct{} // dial now
 	changed chan struct{} // the status may have changed
@@ -49,7 +53,7 @@ type peerLink struct {
 func newPeerLink(m *Mesh, name string, addresses []string) *peerLink {
 	beat := m.cfg.Pace.Of(beatEvery)
 	return &peerLink{mesh: m, name: name, addresses: addresses, address: addresses[0], beat: beat, health: health{beat: beat},
-		kick: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+		council: make(chan struct{}, councilPerPeer), kick: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 }
 
 func (p *peerLink) now() time.Time { return p.mesh.cfg.Clock.Now() }
@@ -280,7 +284,7 @@ func (p *peerLink) logChange(last, s regions.LinkStatus, told bool) {
 	}
 }
 
-// endUntrusted holds every open connection with the peer, of either lane and whoever
+// endUntrusted holds every open connection with the peer, of any lane and whoever
 // dialed it, against its certificate again: none outlives what opened it, whether
 // heartbeats pass on it or not.
 func (p *peerLink) endUntrusted() {
@@ -291,13 +295,13 @@ func (p *peerLink) endUntrusted() {
 			}
 		}
 	}
-	p.mesh.gates.closeAccepted(p.name, func(c *gatedConn) bool {
+	p.mesh.gates.closeSome(p.name, func(c *gatedConn) bool {
 		state := c.state.Load()
-		if state == nil { // shaking hands: that is verified by itself
+		if state == nil { // shaking hands, which is verified by itself, or a lane of the session
 			return false
 		}
 		err := p.verify(state)
-		if err != nil {
+		if _, plane := c.who(); err != nil && plane != Council {
 			p.refused(err)
 		}
 		return err != nil
@@ -310,7 +314,7 @@ func (p *peerLink) verify(s *tls.ConnectionState) error {
 }
 
 // endSilent ends a session whose heartbeats or data lane get no answer, and drops
-// accepted connections of a peer that has been silent for long.
+// accepted connections of a peer that has been silent for long; the council sees to its own.
 func (p *peerLink) endSilent() {
 	now := p.now()
 	p.mu.Lock()
@@ -329,6 +333,9 @@ func (p *peerLink) endSilent() {
 		}
 	}
 	p.mesh.gates.closeAccepted(p.name, func(c *gatedConn) bool {
+		if _, plane := c.who(); plane == Council {
+			return false
+		}
 		quiet := heardAt
 		if quiet.Before(c.began) {
 			quiet = c.began
