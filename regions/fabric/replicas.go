@@ -62,11 +62,7 @@ func (f *Fabric) verifyHere(ctx context.Context, _ string, body []byte) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	said := replicaSaid{Sum: sumOf(got)}
-	for _, h := range rowsWithout(got, ask.From, ask.To) {
-		said.Bad = append(said.Bad, h)
-	}
-	return json.Marshal(said)
+	return json.Marshal(replicaSaid{Sum: sumOf(got), Bad: rowsWithout(got, ask.From, ask.To)})
 }
 
 // ownReplica is what this node's replica gives out of a row, and is believed: from the

@@ -19,10 +19,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // disk is a home log whose appends are durable at once.
 type disk struct {
-	items  []regions.Item
-	byID   map[string]uint64
-	clock  *regions.ManualClock
-	closed time.Time
+	items []regions.Item
+	byID  map[string]uint64
+	clock *regions.ManualClock
 }
 
 func (d *disk) ID() api.LogID {
