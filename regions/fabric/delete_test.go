@@ -156,6 +156,7 @@ func TestB12_DecidedDeletionIsNotOpened(t *testing.T) {
 // B12: in a region of three a deletion of which it is not known whether it was decided gives
 // the seat away, and one that was agreed on stands, whatever this node's own disk says.
 func TestB12_DeletionOfThreeIsDecidedByThem(t *testing.T) {
+	t.Parallel() // it mostly waits for elections
 	r := fabrictest.NewTrio(t)
 	r.Start()
 	d := newDesk(t, r, "orders@here")

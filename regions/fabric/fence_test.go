@@ -289,6 +289,7 @@ func TestS2_MarkerOutlivesRetention(t *testing.T) {
 // does the seat. No record is acknowledged above the marker, and whoever holds the seat
 // next finds the same cut.
 func TestScenario11_LeaderStepsDownDuringFence(t *testing.T) {
+	t.Parallel() // it mostly waits for elections
 	r := fabrictest.NewTrio(t)
 	var once sync.Once
 	for node, c := range r.Configs {

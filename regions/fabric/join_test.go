@@ -59,6 +59,7 @@ func seatTo(t *testing.T, r *fabrictest.Trio, node string) {
 // is refused, waits as long as not both of its siblings are up when it is told to rejoin,
 // and is filled when they are. Then it counts: with one of the others gone all is there.
 func TestRA1_WipedNodeDoesNotVote(t *testing.T) {
+	t.Parallel() // it mostly waits for elections
 	r := fabrictest.NewTrio(t)
 	r.Start()
 	d := newDesk(t, r, "orders@here")
@@ -114,6 +115,7 @@ func TestRA1_WipedNodeDoesNotVote(t *testing.T) {
 // It is not filled without a word: the start is refused and names what is gone; told to
 // rejoin, the node is filled and has everything again.
 func TestRA1_VanishedFolderOfOneNodeIsRefused(t *testing.T) {
+	t.Parallel() // it mostly waits for elections
 	r := fabrictest.NewTrio(t)
 	r.Start()
 	d := newDesk(t, r, "orders@here")
@@ -154,6 +156,7 @@ func TestRA1_VanishedFolderOfOneNodeIsRefused(t *testing.T) {
 
 // A directory that was replaced while it was away comes back: it is told, and takes no part.
 func TestRA1_ReplacedDirectoryIsExpelled(t *testing.T) {
+	t.Parallel() // it mostly waits for elections
 	r := fabrictest.NewTrio(t)
 	r.Start()
 	d := newDesk(t, r, "orders@here")
@@ -193,6 +196,7 @@ func TestRA1_ReplacedDirectoryIsExpelled(t *testing.T) {
 // node's disk and names the record and the node; that node does not go after the seat; told
 // to rejoin it sets the damaged copy aside, is filled, and has everything.
 func TestRA1_DamagedReplicaIsFoundAndFilled(t *testing.T) {
+	t.Parallel() // it mostly waits for elections
 	r := fabrictest.NewTrio(t)
 	r.Start()
 	d := newDesk(t, r, "orders@here")

@@ -29,6 +29,7 @@ func grow(t *testing.T, from fabric.Config, r *fabrictest.Trio) ([]fabric.Moved,
 // Decision 3: a solo store is never started as one of three; it grows by being taken
 // over into a new store of three nodes, which then write on where it ended.
 func TestRA1_SoloStoreGrowsToThreeNodes(t *testing.T) {
+	t.Parallel() // it mostly waits for elections
 	from := filepath.Join(t.TempDir(), "old")
 	const n = 2000
 	home, copies, head, cursor := oldStore(t, from, n)

@@ -14,6 +14,7 @@ import (
 // acknowledged is lost. When all disks are full the seat stays, for the readers, and
 // appends are refused; with room on one of them they are taken again.
 func TestB39_FullHolderGivesTheSeatUp(t *testing.T) {
+	t.Parallel() // it mostly waits for elections
 	const gib = 1 << 30
 	free := map[string]*atomic.Int64{}
 	r := fabrictest.NewTrio(t, func(c *fabric.Config) {

@@ -3,6 +3,7 @@ package fabric_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"domicile/api"
 	"domicile/regions"
@@ -38,11 +39,18 @@ func TestRA1_WokenHolderDeletesNothingThatWasMadeAnew(t *testing.T) {
 	r.Cut(holder)
 	next := r.Node(r.Holder(holder))
 	var made regions.HomeLog
-	eventually(t, "the log is made anew", func() (ok bool) {
+	// The deletion is finished first, which takes as long as a sweep.
+	for patience, tick := time.Now().Add(2*time.Minute), time.NewTicker(100*time.Millisecond); ; <-tick.C {
 		var err error
-		made, err = next.Home(context.Background(), fabric.LogConfig{ID: mustID(t, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 64 << 20})
-		return err == nil
-	})
+		if made, err = next.Home(t.Context(), fabric.LogConfig{ID: mustID(t, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 64 << 20}); err == nil {
+			tick.Stop()
+			break
+		}
+		if time.Now().After(patience) {
+			close(wake)
+			t.Fatal("the log is not made anew: ", err)
+		}
+	}
 	stored := appendMany(t, made, 0, 100)
 	allStored(t, stored)
 	r.Heal(holder)
