@@ -27,7 +27,7 @@ type trails struct {
 
 	mu        sync.Mutex
 	logs      map[uint64]*trail
-	ending    []ending // in order
+	ending    []ending // one for each trail that ends; in order, but for those that were put off
 	forgotten int      // sent without a trail, outcome open
 	blind     time.Time
 }
@@ -36,6 +36,7 @@ type trail struct {
 	log  api.LogID
 	open int // tries without an outcome
 	ends time.Time
+	due  bool // it has an ending, and one only
 }
 
 type ending struct {
@@ -104,9 +105,12 @@ func (t *trails) end(key uint64, x *trail, keep bool) {
 	x.open--
 	if keep {
 		x.ends = t.clock.Now().Add(trailsFor)
-		t.ending = append(t.ending, ending{key, x.ends})
+		if !x.due { // however often it is sent again
+			x.due = true
+			t.ending = append(t.ending, ending{key, x.ends})
+		}
 	}
-	if x.open == 0 && !t.clock.Now().Before(x.ends) {
+	if x.open == 0 && !x.due {
 		delete(t.logs, key)
 	}
 }
@@ -125,8 +129,13 @@ func (t *trails) expire(now time.Time) {
 	n := 0
 	for ; n < len(t.ending) && !now.Before(t.ending[n].at); n++ {
 		id := t.ending[n].id
-		if x := t.logs[id]; x != nil && x.open == 0 && !now.Before(x.ends) {
+		switch x := t.logs[id]; {
+		case now.Before(x.ends): // it was put off since
+			t.ending = append(t.ending, ending{id, x.ends})
+		case x.open == 0:
 			delete(t.logs, id)
+		default:
+			x.due = false // the outcome of a try decides
 		}
 	}
 	t.ending = t.ending[n:]

@@ -15,6 +15,9 @@ import (
 // alone. What needs the region's logs is refused with NotReady while they are not open
 // here.
 func (a *Admin) Answer(ctx context.Context, q *pb.AskOver) (*pb.AskAnswer, error) {
+	// Less than the asker waits: what a source that hangs leaves out must not be all of it.
+	ctx, cancel := context.WithTimeout(ctx, askTimeout*2/3)
+	defer cancel()
 	if q.GetFiles() != nil {
 		return &pb.AskAnswer{Answer: &pb.AskAnswer_Files{Files: a.files(ctx)}}, nil
 	}

@@ -39,7 +39,7 @@ func (l mirrored) Apply(ctx context.Context, incarnation string, items []regions
 	if err := checkOrder(cursor, incarnation, items); err != nil {
 		return cursor, err
 	}
-	items, err := l.checkEpochs(items)
+	items, under, err := l.checkEpochs(items)
 	if err != nil {
 		return cursor, err
 	}
@@ -47,7 +47,7 @@ func (l mirrored) Apply(ctx context.Context, incarnation string, items []regions
 	defer cancel()
 	results := make(chan regions.Stored, len(items))
 	entries := l.entries(incarnation, items, results)
-	if err := l.admit(entries); err != nil {
+	if err := l.admit(entries, under); err != nil {
 		return cursor, err
 	}
 	for range entries {
@@ -87,8 +87,9 @@ func checkOrder(at regions.Cursor, incarnation string, items []regions.Item) err
 // checkEpochs holds a batch that starts where the copy ends against what is known of the
 // log's epochs: one that has ended takes nothing more, and a later one may begin only where
 // a history says that the present one ended. A gap comes with the epoch of what follows
-// it, and leaves with that of its last sequence.
-func (l mirrored) checkEpochs(items []regions.Item) ([]regions.Item, error) {
+// it, and leaves with that of its last sequence. What it says stands only as long as the
+// log's tenure is under.
+func (l mirrored) checkEpochs(items []regions.Item) (_ []regions.Item, under *Tenure, err error) {
 	at := l.durableEnd()
 	var known Tenure
 	if at.owner != nil {
@@ -111,13 +112,13 @@ func (l mirrored) checkEpochs(items []regions.Item) ([]regions.Item, error) {
 			known.State == stateFenced && it.Epoch.Compare(known.Fenced) <= 0
 		switch {
 		case stale:
-			return nil, l.epochRefused(api.StaleEpoch, it.Epoch, "the epoch has ended before this record: what it holds beyond its end is void")
+			return nil, nil, l.epochRefused(api.StaleEpoch, it.Epoch, "the epoch has ended before this record: what it holds beyond its end is void")
 		case it.Epoch != epoch && epoch != (api.Epoch{}) && !known.History.Leads(epoch, last, it.Epoch, upTo):
-			return nil, l.epochRefused(api.HistoryNeeded, it.Epoch, fmt.Sprintf("the copy ends at %d of epoch %s: learn from the authority where that ended, then ask for the cursor again", last, epoch))
+			return nil, nil, l.epochRefused(api.HistoryNeeded, it.Epoch, fmt.Sprintf("the copy ends at %d of epoch %s: learn from the authority where that ended, then ask for the cursor again", last, epoch))
 		}
 		epoch, last = it.Epoch, it.Sequence
 	}
-	return items, nil
+	return items, at.owner, nil
 }
 
 func (l mirrored) epochRefused(code api.Code, epoch api.Epoch, hint string) error {
@@ -141,7 +142,7 @@ func (l mirrored) entries(incarnation string, items []regions.Item, results chan
 	return entries
 }
 
-func (l mirrored) admit(entries []*entry) error {
+func (l mirrored) admit(entries []*entry, under *Tenure) error {
 	if err := l.f.storageFailed(); err != nil {
 		return err
 	}
@@ -156,6 +157,9 @@ func (l mirrored) admit(entries []*entry) error {
 		return l.refusal
 	case l.f.suspension() != nil:
 		return l.f.suspension()
+	case l.durable.owner != under:
+		return &api.Error{Code: api.NotReady, Op: "apply batch", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
+			Hint: "the log's epochs have changed meanwhile; ask for the cursor again"}
 	case l.itemsHeld():
 		return &api.Error{Code: api.NotReady, Op: "apply batch", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
 			Hint: "an earlier batch is still being read back; ask for the cursor again"}
@@ -170,11 +174,17 @@ func (l mirrored) admit(entries []*entry) error {
 	return nil
 }
 
-// itemsHeld: items of an earlier batch are not decided yet; mu is held.
+// itemsHeld: items of an earlier batch, or a marker behind which the log goes on elsewhere,
+// are not decided yet; mu is held.
 func (l *store) itemsHeld() bool {
+	return l.holds(func(e *entry) bool { return !e.control() || e.mark != nil && !e.mark.stays })
+}
+
+// holds: an entry that is one of those is not decided yet; mu is held.
+func (l *store) holds(one func(*entry) bool) bool {
 	for _, list := range [][]*entry{l.queue, l.inflight} {
 		for _, e := range list {
-			if !e.control() && !e.resolved {
+			if !e.resolved && one(e) {
 				return true
 			}
 		}

@@ -240,6 +240,13 @@ func (l *store) assume(ctx context.Context) error {
 		}
 		return nil
 	}
+	if at.owner != nil { // also if the log was closed before its first record of the epoch
+		l.mu.Lock()
+		if at.owner.NotBefore.After(l.lastStamp) {
+			l.lastStamp = at.owner.NotBefore
+		}
+		l.mu.Unlock()
+	}
 	known := at.Sequence > 0 || at.owner != nil
 	switch {
 	case known && at.Epoch == l.cfg.Epoch && (at.owner == nil || at.owner.Role == kindHome):

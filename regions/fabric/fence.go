@@ -26,8 +26,8 @@ func (f *Fabric) Fence(ctx context.Context, id api.LogID, epoch api.Epoch, op st
 	defer cancel()
 	l.sweeping.Lock()
 	defer l.sweeping.Unlock()
-	if t := l.durableEnd().owner; t != nil && t.Fenced == epoch && t.Cut != nil && t.Cut.Epoch == epoch {
-		return *t.Cut, nil
+	if t := l.durableEnd().owner; t.ended(epoch) {
+		return *t.Cut, l.enroll()
 	}
 	if l.kind != kindHome || l.cfg.Epoch != epoch {
 		return Cut{}, &api.Error{Code: api.StaleEpoch, Op: "fence log", Topic: id.Topic, Region: f.cfg.Region, Field: "epoch", Value: epoch.String(),
@@ -39,6 +39,9 @@ func (f *Fabric) Fence(ctx context.Context, id api.LogID, epoch api.Epoch, op st
 	}
 	f.step("admission stopped")
 	at := l.durableEnd()
+	if at.owner.ended(epoch) { // by a call that did not hear it
+		return *at.owner.Cut, l.enroll()
+	}
 	t := l.nextTenure(at)
 	t.State, t.Epoch, t.Fenced = stateFenced, epoch, epoch
 	t.Cut = &Cut{Op: op, Epoch: epoch, Sequence: at.Sequence, Time: at.time, Closed: closed}
@@ -49,6 +52,11 @@ func (f *Fabric) Fence(ctx context.Context, id api.LogID, epoch api.Epoch, op st
 	f.step("fenced")
 	l.log.Info("the log's epoch ended here", "epoch", epoch.String(), "op", op, "cut", at.Sequence)
 	return *t.Cut, l.enroll()
+}
+
+// ended: the epoch was fenced here, and the cut is its.
+func (t *Tenure) ended(epoch api.Epoch) bool {
+	return t != nil && t.Fenced == epoch && t.Cut != nil && t.Cut.Epoch == epoch
 }
 
 // endAdmission refuses appends from now on, and names the last closed instant there will
@@ -93,7 +101,7 @@ func (f *Fabric) Freeze(ctx context.Context, id api.LogID, op string) (regions.C
 			Hint: "the log is a home here: a home is fenced"}
 	}
 	if t := l.durableEnd().owner; t != nil && t.State == stateFrozen {
-		return mirrored{l, nil}.Cursor(), nil
+		return mirrored{l, nil}.Cursor(), l.enroll()
 	}
 	l.refuse(l.frozen())
 	if err := l.settled(ctx, "freeze copy"); err != nil {
@@ -101,6 +109,9 @@ func (f *Fabric) Freeze(ctx context.Context, id api.LogID, op string) (regions.C
 	}
 	f.step("copy stopped")
 	at := l.durableEnd()
+	if at.owner != nil && at.owner.State == stateFrozen { // by a call that did not hear it
+		return mirrored{l, nil}.Cursor(), l.enroll()
+	}
 	t := l.nextTenure(at)
 	t.State, t.Cut = stateFrozen, &Cut{Op: op, Epoch: at.Epoch, Sequence: at.Sequence, Time: at.time}
 	if err := l.mark(ctx, controlFreeze, t, at); err != nil {

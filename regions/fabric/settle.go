@@ -43,17 +43,27 @@ func (f *Fabric) Settle(ctx context.Context, id api.LogID, epoch api.Epoch, hash
 	defer cancel()
 	l.sweeping.Lock()
 	defer l.sweeping.Unlock()
+	l.mu.Lock()
+	undecided := l.holds(func(e *entry) bool { return e.mark != nil })
+	l.mu.Unlock()
+	if undecided {
+		return refused(api.NotReady, "settlement", "an earlier decision is on its way to the disk: call again")
+	}
 	at := l.durableEnd()
 	t := l.nextTenure(at)
 	t.Role = at.owner.Role
 	t.Diverged = slices.Clone(t.Diverged)
-	d := &t.Diverged[slices.IndexFunc(t.Diverged, func(d Divergence) bool { return d.Epoch == epoch })]
+	i := slices.IndexFunc(t.Diverged, func(d Divergence) bool { return d.Epoch == epoch })
+	if i < 0 { // it was found before the lock was
+		return refused(api.BadRequest, "epoch", "retention has taken what was void of this epoch")
+	}
+	d := &t.Diverged[i]
 	s.At = f.cfg.Clock.Now().Round(0).UTC()
 	switch was := d.Settled; {
 	case d.Hash != hash:
 		return refused(api.Conflict, "hash", "the void records are others than those that were looked at: look again")
 	case was != nil && was.How == s.How && was.Who == s.Who && was.Reason == s.Reason:
-		return nil
+		return l.enroll()
 	case was != nil:
 		return refused(api.Conflict, "settlement", "it is settled already: "+was.How+" by "+was.Who)
 	}

@@ -10,6 +10,8 @@ import (
 	"domicile/regions"
 )
 
+const inDoubt = "it is stored at its home, and a copy of the sync set may have a gap in its place"
+
 // The bounds of what waits for other regions.
 const (
 	MaxOpen = 16_384          // appends without an outcome; over it: OVERLOADED
@@ -31,8 +33,9 @@ type Config struct {
 // has them on disk. It shows what is common. Close it before the log is.
 type Home struct {
 	*View
-	cfg  Config
-	mark *Mark
+	cfg   Config
+	mark  *Mark
+	floor uint64 // where the log ended when it was opened: all of it may have been shown before
 
 	mu      sync.Mutex
 	closed  bool
@@ -44,14 +47,12 @@ type Home struct {
 	instant time.Time   // the last closed instant
 }
 
-// NewHome wraps a log. Nothing is common until every member has confirmed something.
+// NewHome wraps a log. What is common is not known until every member has confirmed all
+// that the log held then: all of it may have been shown before.
 func NewHome(cfg Config) *Home {
 	m := &Mark{}
-	return &Home{View: NewView(cfg.Log, m), cfg: cfg, mark: m, cursors: map[string]regions.Cursor{}}
+	return &Home{View: NewView(cfg.Log, m), cfg: cfg, mark: m, floor: cfg.Log.Head().Sequence, cursors: map[string]regions.Cursor{}}
 }
-
-// Durable is the log with what is not common yet, for the members of the set alone.
-func (h *Home) Durable() regions.HomeLog { return h.cfg.Log }
 
 // Append hands a draft to the log's writer, unless a member of the set is missing. done
 // is called exactly once: with success when the record is common; with OutcomeUnknown when
@@ -72,21 +73,41 @@ func (h *Home) enter() error {
 	id := h.ID()
 	for _, m := range h.cfg.Members {
 		if why := h.cfg.Missing(m); why != "" {
-			return &api.Error{Code: api.SyncShort, Op: "append", Topic: id.Topic, Region: m, RetryAfter: h.cfg.Pace.Of(time.Second),
-				Hint: id.String() + " is acknowledged only when " + m + " has it too: " + why + "; nothing was stored; send it again with the same id"}
+			return h.tooShort(m, why)
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	lacking := h.lacking()
 	switch {
 	case h.closed:
 		return &api.Error{Code: api.NotReady, Op: "append", Topic: id.Topic, Hint: "the log is being closed; send it again with the same id"}
+	case lacking != "":
+		return h.tooShort(lacking, "its copy still lacks records of before")
 	case h.open >= MaxOpen:
 		return &api.Error{Code: api.Overloaded, Op: "append", Topic: id.Topic, RetryAfter: h.cfg.Pace.Of(100 * time.Millisecond),
 			Hint: "too many records wait for the other regions of the sync set; send it again with the same id"}
 	}
 	h.open++
 	return nil
+}
+
+func (h *Home) tooShort(member, why string) error {
+	id := h.ID()
+	return &api.Error{Code: api.SyncShort, Op: "append", Topic: id.Topic, Region: member, RetryAfter: h.cfg.Pace.Of(time.Second),
+		Hint: id.String() + " is acknowledged only when " + member + " has it too: " + why + "; nothing was stored; send it again with the same id"}
+}
+
+// lacking is the first member whose copy has not come to where the log ended when it was
+// opened, or to what was common since, as one that is made anew; "": none. h.mu is held.
+func (h *Home) lacking() string {
+	common, _, _ := h.mark.Get()
+	for _, m := range h.cfg.Members {
+		if h.cursors[m].Sequence < max(h.floor, common) {
+			return m
+		}
+	}
+	return ""
 }
 
 // stored takes in what the writer did with an append: it is over, or waits.
@@ -100,8 +121,11 @@ func (h *Home) stored(s regions.Stored, done func(regions.Stored)) (_ regions.St
 		return s, true
 	case known && s.Position.Sequence <= least.Sequence:
 		h.open--
-		if !h.doubts.hold(s.Position.Sequence) {
+		switch {
+		case !h.doubts.hold(s.Position.Sequence):
 			s.Copies = h.cfg.Members
+		case !s.Duplicate: // the members were faster than the writer's word
+			return unknown(s, inDoubt), true
 		}
 		return s, true
 	case h.closed:
@@ -144,7 +168,9 @@ func (h *Home) Confirmed(member string, c regions.Cursor) {
 	least, known := h.least()
 	var out []waiter
 	if known {
-		h.mark.Raise(least.Sequence, least.Time)
+		if least.Sequence >= h.floor {
+			h.mark.Raise(least.Sequence, least.Time)
+		}
 		out = h.settled(least.Sequence)
 		h.open -= len(out)
 	}
@@ -159,7 +185,7 @@ func (h *Home) settled(to uint64) []waiter {
 	out := h.waiting.upTo(to)
 	for i := range out {
 		if w := &out[i]; h.doubts.hold(w.Position.Sequence) {
-			w.Stored = unknown(w.Stored, "it is stored at its home, and a copy of the sync set may have a gap in its place")
+			w.Stored = unknown(w.Stored, inDoubt)
 		} else {
 			w.Copies = h.cfg.Members
 		}
