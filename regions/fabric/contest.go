@@ -169,7 +169,7 @@ func (f *Fabric) mustGiveUp(c *contest, other uint64) string {
 		return "the store of this node failed"
 	case f.yielding():
 		return "it was given away"
-	case f.unfit.Load():
+	case f.unfit.Load() && f.relieved():
 		return unfitHere
 	case f.crowded():
 		return crowdedHere
@@ -228,7 +228,7 @@ func (f *Fabric) tryTake(c *contest) string {
 	switch {
 	case draining:
 		return "this node is shutting down"
-	case f.unfit.Load():
+	case f.unfit.Load() && f.relieved():
 		if f.leads(controlStream) {
 			f.handOver(f.ctx, controlStream, f.members.heir())
 		}

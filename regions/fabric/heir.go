@@ -22,7 +22,12 @@ func (f *Fabric) isFull() bool {
 // crowded: appends are refused here for want of room, and a sibling would take them.
 // While all are full, whoever holds the seat keeps it, for the readers.
 func (f *Fabric) crowded() bool {
-	return f.isFull() && f.members.first(func(p *peer) bool { return !p.ails }) != ""
+	return f.isFull() && f.relieved()
+}
+
+// relieved: a sibling is up that ails in nothing.
+func (f *Fabric) relieved() bool {
+	return f.members.first(func(p *peer) bool { return !p.ails }) != ""
 }
 
 // able is a sibling that is up, ails in nothing and lacks nothing, "" without one.

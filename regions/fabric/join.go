@@ -45,8 +45,11 @@ func (f *Fabric) openMember(ctx context.Context, last run) (err error) {
 		return err
 	}
 	for _, stream := range spoilt {
-		if f.cfg.Cluster.Rejoin {
+		switch {
+		case f.cfg.Cluster.Rejoin:
 			lacks = append(lacks, streamFolder+stream) // as good as gone
+		case f.hasFolder(streamFolder + stream):
+			f.unfit.Store(true)
 		}
 	}
 	if slices.Contains(lacks, streamFolder+controlStream) && !f.cfg.Cluster.Rejoin {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"domicile/api"
 )
 
@@ -59,10 +61,27 @@ func (f *Fabric) verifyHere(ctx context.Context, _ string, body []byte) ([]byte,
 	}
 	l := storeOf(f, LogConfig{ID: id}, ask.Kind, stream, ask.Made)
 	got, err := l.ownReplica(ctx, ask.From, ask.To)
+	if err == nil && len(rowsWithout(got, ask.From, ask.To)) > 0 {
+		if !f.reaches(l.stream, ask.To) {
+			return nil, &api.Error{Code: api.NotReady, Op: "verify", Topic: id.Topic, Region: f.cfg.Region, RetryAfter: f.cfg.Pace.Of(spareLate),
+				Hint: "this node's replica has not come that far yet, which is no damage: verify again once the node lacks nothing"}
+		}
+		got, err = l.ownReplica(ctx, ask.From, ask.To) // it may have come in meanwhile
+	}
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(replicaSaid{Sum: sumOf(got), Bad: rowsWithout(got, ask.From, ask.To)})
+}
+
+// reaches: this node's replica of a stream has come as far as a broker's sequence.
+func (f *Fabric) reaches(stream string, to uint64) bool {
+	b, err := f.running()
+	if err != nil {
+		return false
+	}
+	all, err := b.srv.JszAccount(&server.JSzOptions{Account: api.DefaultTenant, Streams: true})
+	return err == nil && slices.ContainsFunc(all.Streams, func(s server.StreamDetail) bool { return s.Name == stream && s.State.LastSeq >= to })
 }
 
 // ownReplica is what this node's replica gives out of a row, and is believed: from the
@@ -151,8 +170,12 @@ func (v *Verified) auditReplica(ctx context.Context, l *store, got []*message, f
 	if sumOf(same) != said.Sum {
 		return errors.New("its disk holds other records than the node with the seat: replace its directory")
 	}
+	l.mu.Lock()
+	first := l.first // raised before retention takes anything
+	l.mu.Unlock()
 	for _, m := range got {
 		switch {
+		case lost[m.broker] && m.position.Sequence < first:
 		case m.broker < from || m.broker > to || m.control != "" && m.control != controlGap:
 		case lost[m.broker]:
 			v.lose(Range{m.firstSequence(), m.position.Sequence})
@@ -242,11 +265,14 @@ func (f *Fabric) setAside() error {
 		return err
 	}
 	for _, stream := range streams {
-		to := f.path(quarantineDir + "/" + stream)
+		from, to := f.folderPath(streamFolder+stream), f.path(quarantineDir+"/"+stream)
+		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
+			continue // set aside by a start that got no further, or deleted with its log
+		}
 		if err := os.RemoveAll(to); err != nil {
 			return err
 		}
-		if err := os.Rename(f.folderPath(streamFolder+stream), to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(from, to); err != nil {
 			return err
 		}
 		f.cfg.Logger.Warn("a damaged log was set aside; its siblings fill it", "stream", stream, "kept", to)

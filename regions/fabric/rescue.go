@@ -34,7 +34,7 @@ type Rescued struct {
 // must not take that for damage.
 func (f *Fabric) rescue(last run) error {
 	err := filepath.WalkDir(f.path(rescueDir), func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
+		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(d.Name(), tempSuffix) {
 			return err
 		}
 		info, err := d.Info()
@@ -100,7 +100,7 @@ func (f *Fabric) rescueBlock(stream string, b block) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(to, data, 0o600); err != nil {
+	if err := writeWhole(to, data); err != nil {
 		return err
 	}
 	f.rescued.Files, f.rescued.Bytes = f.rescued.Files+1, f.rescued.Bytes+int64(len(data))
@@ -108,10 +108,26 @@ func (f *Fabric) rescueBlock(stream string, b block) error {
 	return nil
 }
 
+// writeWhole makes a file that is there whole or not at all, whenever the process ends.
+func writeWhole(path string, data []byte) error {
+	file, err := os.OpenFile(path+tempSuffix, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return errors.Join(err, os.Remove(path+tempSuffix))
+	}
+	if err := os.Rename(path+tempSuffix, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
 // damagedPlaces counts where a block does not hold what was stored. An end that was not
 // written whole is none: nothing lies behind it, and nobody was told that it is there.
 func (f *Fabric) damagedPlaces(block []byte, stream string) (places int) {
-	subjects := [][]byte{[]byte("r." + stream), []byte("c." + stream)}
+	subjects := [][]byte{[]byte("r." + stream), []byte("c." + stream), []byte("o." + stream)}
 	for len(block) > 0 {
 		r, size := frameOf(block)
 		if size == 0 {

@@ -75,11 +75,9 @@ func (v *Verified) step(ctx context.Context, r *reader, to uint64) (size int64, 
 	if err != nil {
 		return 0, err
 	}
-	from, last := r.broker, to
-	if n := len(got); n > 0 {
-		last = min(to, got[n-1].broker)
+	if n := len(got); n > 0 { // what lies before is deleted, perhaps not yet at a sibling
+		v.auditReplicas(ctx, r.l, got, got[0].broker, min(to, got[n-1].broker))
 	}
-	v.auditReplicas(ctx, r.l, got, from, last)
 	if len(got) == 0 {
 		r.broker = to + 1
 	}
