@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -116,7 +117,7 @@ func (r *run) shelves(ctx context.Context, region string) ([]ledger.Shelf, error
 // the image, and its log.
 func (r *run) scan(ctx context.Context, v *Verdict) error {
 	v.Tokens = r.tokens.Len()
-	home := map[string][]int{}
+	home, absent := map[string][]int{}, map[string][]int{} // tokens by region; absent: once for each node without it
 	for _, e := range v.History.Entries() {
 		if e.Outcome == ledger.Acked && e.Residency != regions.GlobalResidency {
 			home[e.Region] = append(home[e.Region], r.held[e.ID]...)
@@ -134,9 +135,29 @@ func (r *run) scan(ctx context.Context, v *Verdict) error {
 				v.found("canary: %s holds a token of %s: %s", n.Name, place, f)
 			}
 		}
-		if gone := report.Missing(home[n.Region]); len(gone) > 0 {
-			v.found("canary: %s: %d of %d tokens of acknowledged records are not on its disk", n.Name, len(gone), len(home[n.Region]))
+		gone := report.Missing(home[n.Region])
+		slices.Sort(gone)
+		absent[n.Region] = append(absent[n.Region], slices.Compact(gone)...)
+	}
+	for region, tokens := range absent {
+		if lost := tooFew(tokens, len(r.field.Of(region))); lost > 0 {
+			v.found("canary: %s: %d of %d tokens of acknowledged records are not on the disks that their acks spoke of", region, lost, len(home[region]))
 		}
 	}
 	return nil
+}
+
+// tooFew counts the tokens that are absent from more of a region's nodes than its acks
+// allow: they speak of a majority.
+func tooFew(absent []int, nodes int) (n int) {
+	times := map[int]int{}
+	for _, token := range absent {
+		times[token]++
+	}
+	for _, k := range times {
+		if nodes-k < nodes/2+1 {
+			n++
+		}
+	}
+	return n
 }
