@@ -18,7 +18,7 @@ func keepCache(ctx context.Context, pace regions.Pace, log *slog.Logger, path st
 	for {
 		data, changed, err := state()
 		if err == nil && len(data) > 0 {
-			err = writeWhole(path, data)
+			err = regions.WriteWhole(path, data)
 		}
 		if err != nil {
 			log.Error("the placement cache cannot be written", "err", err)
@@ -32,7 +32,7 @@ func keepCache(ctx context.Context, pace regions.Pace, log *slog.Logger, path st
 		case <-ticker.C:
 		case <-ctx.Done():
 			if data, _, err := state(); err == nil && len(data) > 0 {
-				if err := writeWhole(path, data); err != nil {
+				if err := regions.WriteWhole(path, data); err != nil {
 					log.Error("the placement cache cannot be written", "err", err)
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"domicile/api"
+	"domicile/regions"
 	"domicile/regions/placement"
 )
 
@@ -78,7 +79,7 @@ func Create(b Birth) error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(filepath.Join(b.Dir, markFile), text)
+	return regions.WriteWhole(filepath.Join(b.Dir, markFile), text)
 }
 
 func (b *Birth) check() error {
@@ -140,32 +141,6 @@ func readMark(dir string) (mark, error) {
 		return mark{}, fmt.Errorf("%s is damaged, or of a newer version", markFile)
 	}
 	return m, nil
-}
-
-// writeWhole puts a file in place whole or not at all, and on disk.
-func writeWhole(path string, data []byte) (err error) {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil // in place; only its name may not outlive a power cut
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // LoadCache reads a placement cache. A damaged one is an error, and never read in part.

@@ -2,6 +2,7 @@ package council
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -124,12 +125,7 @@ func (v *Voter) renewBatch(ctx context.Context) {
 	if len(waiting) == 0 {
 		return
 	}
-	regions := make([]string, 0, len(waiting))
-	for region := range waiting {
-		regions = append(regions, region)
-	}
-	slices.Sort(regions)
-	grants, err := v.renewRegions(ctx, regions)
+	grants, err := v.renewRegions(ctx, slices.Sorted(maps.Keys(waiting)))
 	for region, list := range waiting {
 		g, ok := grants[region]
 		e := err

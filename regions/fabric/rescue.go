@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"domicile/api"
+	"domicile/regions"
 )
 
 // After an unclean end the broker reads its blocks anew, and cuts one where it stops making
@@ -34,7 +35,7 @@ type Rescued struct {
 // must not take that for damage.
 func (f *Fabric) rescue(last run) error {
 	err := filepath.WalkDir(f.path(rescueDir), func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(d.Name(), tempSuffix) {
+		if err != nil || !strings.HasSuffix(d.Name(), blockSuffix) {
 			return err
 		}
 		info, err := d.Info()
@@ -100,28 +101,12 @@ func (f *Fabric) rescueBlock(stream string, b block) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := writeWhole(to, data); err != nil {
+	if err := regions.WriteWhole(to, data); err != nil {
 		return err
 	}
 	f.rescued.Files, f.rescued.Bytes = f.rescued.Files+1, f.rescued.Bytes+int64(len(data))
 	log.Error("a block is damaged: a copy is kept before the broker cuts it", "copy", to)
 	return nil
-}
-
-// writeWhole makes a file that is there whole or not at all, whenever the process ends.
-func writeWhole(path string, data []byte) error {
-	file, err := os.OpenFile(path+tempSuffix, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return errors.Join(err, os.Remove(path+tempSuffix))
-	}
-	if err := os.Rename(path+tempSuffix, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
 }
 
 // damagedPlaces counts where a block does not hold what was stored. An end that was not
