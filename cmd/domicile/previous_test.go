@@ -3,17 +3,16 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"domicile/regions/fabric/fabrictest"
 )
 
 // previous is the last commit of the version before this one: store format 1.
@@ -180,7 +179,7 @@ func (f *federation) refusesNewerManifest(t *testing.T, old string) {
 func (f *federation) refusesStore(t *testing.T, old, region string) {
 	t.Helper()
 	data := filepath.Join(f.dir, region, "data")
-	before := treeSum(t, data)
+	before := fabrictest.TreeSum(t, data)
 	f.binary[region] = old
 	p := f.start(region)
 	delete(f.binary, region)
@@ -193,29 +192,7 @@ func (f *federation) refusesStore(t *testing.T, old, region string) {
 	if p.err == nil || !strings.Contains(said, "field=format") || !strings.Contains(said, "run the version that wrote it") {
 		t.Errorf("it ended with %v and said:\n%s", p.err, tailOf(said, 1000))
 	}
-	if treeSum(t, data) != before {
+	if fabrictest.TreeSum(t, data) != before {
 		t.Error("it changed the store")
 	}
-}
-
-// treeSum is a digest over every path and file of a folder, but for the lock.
-func treeSum(t *testing.T, dir string) [sha256.Size]byte {
-	t.Helper()
-	h := sha256.New()
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() == "lock" {
-			return err
-		}
-		fmt.Fprintln(h, path)
-		if d.IsDir() {
-			return nil
-		}
-		b, err := os.ReadFile(path)
-		h.Write(b)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return [sha256.Size]byte(h.Sum(nil))
 }

@@ -97,7 +97,7 @@ func TestB39_NoStartOnAFullDisk(t *testing.T) {
 	f := fabrictest.Open(t, set)
 	allStored(t, appendMany(t, fabrictest.Home(t, f, "orders@here"), 0, 20))
 	closeNow(t, f)
-	before := treeSum(t, dir)
+	before := fabrictest.TreeSum(t, dir)
 	free.Store(gib / 8)
 	cfg := fabrictest.Config(t)
 	set(&cfg)
@@ -106,7 +106,7 @@ func TestB39_NoStartOnAFullDisk(t *testing.T) {
 		closeNow(t, f)
 	}
 	wantCode(t, err, api.StorageFull)
-	if treeSum(t, dir) != before {
+	if fabrictest.TreeSum(t, dir) != before {
 		t.Error("the store was changed")
 	}
 	free.Store(gib / 2) // enough for a start, not for records

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -278,7 +277,7 @@ func TestUpgrade_NewerStoreRefused(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	before := treeSum(t, dir)
+	before := fabrictest.TreeSum(t, dir)
 	cfg := fabrictest.Config(t)
 	cfg.Dir = dir
 	f, err := fabric.Open(context.Background(), cfg)
@@ -290,31 +289,9 @@ func TestUpgrade_NewerStoreRefused(t *testing.T) {
 	if !errors.As(err, &e) || e.Field != "format" || e.Value != "1000" {
 		t.Errorf("refused with %v", err)
 	}
-	if treeSum(t, dir) != before {
+	if fabrictest.TreeSum(t, dir) != before {
 		t.Error("the newer store was changed")
 	}
-}
-
-// treeSum is a digest over every path and file of a folder, but for the lock.
-func treeSum(t *testing.T, dir string) [sha256.Size]byte {
-	t.Helper()
-	h := sha256.New()
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() == "lock" {
-			return err
-		}
-		fmt.Fprintln(h, path)
-		if d.IsDir() {
-			return nil
-		}
-		b, err := os.ReadFile(path)
-		h.Write(b)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return [sha256.Size]byte(h.Sum(nil))
 }
 
 func pack(t *testing.T, dir, to string) {
