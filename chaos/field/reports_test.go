@@ -152,16 +152,17 @@ func (r *report) lag(log string, n *field.Node, target string) (said *pb.LogLag,
 	return said, err
 }
 
-// pending is how many records of a log its home says that a target still has to get, as
-// soon as it knows.
+// pending is how many sequences of a log its home says that a target has not confirmed, as
+// soon as it has heard of any. Of how many of them may travel a home can't say more than it
+// has judged, which on a full line is what it has sent.
 func (r *report) pending(log string, home *field.Node, target string) (records uint64) {
 	r.Helper()
 	must(r.T, lab.Poll(r.Context(), soon, func() error {
 		l, err := r.lag(log, home, target)
-		if err == nil && !l.GetRecordsKnown() {
+		if err == nil && !l.GetKnowledgeKnown() {
 			err = fmt.Errorf("%s does not know how far %s is behind: %v", home.Name, target, l)
 		}
-		records = l.GetRecords()
+		records = l.GetHead() - min(l.GetHead(), l.GetCursor())
 		return err
 	}))
 	return records
