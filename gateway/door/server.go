@@ -108,10 +108,11 @@ func New(c Config) (*Server, error) {
 	s.grpc = grpc.NewServer(options...)
 	s.config.Listener = &crowd{Listener: c.Listener, most: maxConnections, full: s.crowded()}
 	if c.Gateway != nil {
-		s.config.Gateway = &metered{Gateway: c.Gateway, quotas: c.Quotas, refused: c.Refused}
-		if c.Quotas == nil {
-			s.config.Gateway.(*metered).quotas = NewQuotas(c.Federation, c.Rules, c.Clock)
+		quotas := c.Quotas
+		if quotas == nil {
+			quotas = NewQuotas(c.Federation, c.Rules, c.Clock)
 		}
+		s.config.Gateway = &metered{Gateway: c.Gateway, quotas: quotas, refused: c.Refused}
 		pb.RegisterPublisherServiceServer(s.grpc, &publisher{server: s})
 		pb.RegisterReaderServiceServer(s.grpc, &reader{server: s})
 	}

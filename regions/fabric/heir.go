@@ -48,12 +48,20 @@ func (m *members) heir() string {
 }
 
 func (m *members) first(fits func(*peer) bool) string {
+	first := ""
+	m.each(func(name string, p *peer) {
+		if first == "" && m.isUp(p) && fits(p) {
+			first = name
+		}
+	})
+	return first
+}
+
+// each hands over the siblings in their order, with mu held.
+func (m *members) each(on func(name string, p *peer)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(m.peers)) {
-		if p := m.peers[name]; m.isUp(p) && fits(p) {
-			return name
-		}
+		on(name, m.peers[name])
 	}
-	return ""
 }

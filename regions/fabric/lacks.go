@@ -3,8 +3,6 @@ package fabric
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -67,19 +65,19 @@ func (f *Fabric) weigh() (h holding) {
 		return h
 	}
 	srv := b.srv
-	all, err := srv.JszAccount(&server.JSzOptions{Account: api.DefaultTenant, Streams: true})
+	all, err := streamsOn(srv)
 	if err != nil {
 		h.Lacks = "its broker does not say what it holds"
 		return h
 	}
-	h.Streams = len(all.Streams)
+	h.Streams = len(all)
 	told, lost := f.members.listed(), 0
 	if seat, _ := f.Seat(); seat.Mine {
 		told = h.Streams
 	}
 	h.Short = max(0, told-h.Streams)
-	for i := range all.Streams {
-		switch s := &all.Streams[i]; {
+	for i := range all {
+		switch s := &all[i]; {
 		case !srv.JetStreamIsStreamCurrent(api.DefaultTenant, s.Name):
 			h.Short++
 		case s.Cluster == nil || s.Cluster.Leader == "":
@@ -99,53 +97,52 @@ func (f *Fabric) weigh() (h holding) {
 	return h
 }
 
+// streamsOn is what a broker has of the region's logs.
+func streamsOn(srv *server.Server) ([]server.StreamDetail, error) {
+	all, err := srv.JszAccount(&server.JSzOptions{Account: api.DefaultTenant, Streams: true})
+	if err != nil {
+		return nil, err
+	}
+	return all.Streams, nil
+}
+
 // listed is how many streams the holder of the seat has; 0: not known.
 func (m *members) listed() (n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, p := range m.peers {
+	m.each(func(_ string, p *peer) {
 		if m.isUp(p) && p.holds > 0 {
 			n = max(n, p.has.Streams)
 		}
-	}
+	})
 	return n
 }
 
 // wanting names the siblings that are up and lack something, with what.
-func (m *members) wanting() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(m.peers)) {
-		if p := m.peers[name]; m.isUp(p) && p.has.Lacks != "" {
+func (m *members) wanting() (out []string) {
+	m.each(func(name string, p *peer) {
+		if m.isUp(p) && p.has.Lacks != "" {
 			out = append(out, "node "+name+": "+p.has.Lacks)
 		}
-	}
+	})
 	return out
 }
 
 // short names the siblings that are up and have replicas that are not filled.
-func (m *members) short() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(m.peers)) {
-		if p := m.peers[name]; m.isUp(p) && p.has.Short > 0 {
+func (m *members) short() (out []string) {
+	m.each(func(name string, p *peer) {
+		if m.isUp(p) && p.has.Short > 0 {
 			out = append(out, name)
 		}
-	}
+	})
 	return out
 }
 
 // missing names the siblings that are not up and did not say that they leave.
 func (m *members) missing() (out []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(m.peers)) {
-		if p := m.peers[name]; !m.isUp(p) && !p.left {
+	m.each(func(name string, p *peer) {
+		if !m.isUp(p) && !p.left {
 			out = append(out, "node "+name+": not heard")
 		}
-	}
+	})
 	return out
 }
 

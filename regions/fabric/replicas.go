@@ -61,17 +61,19 @@ func (f *Fabric) verifyHere(ctx context.Context, _ string, body []byte) ([]byte,
 	}
 	l := storeOf(f, LogConfig{ID: id}, ask.Kind, stream, ask.Made)
 	got, err := l.ownReplica(ctx, ask.From, ask.To)
-	if err == nil && len(rowsWithout(got, ask.From, ask.To)) > 0 {
+	lacks := rowsWithout(got, ask.From, ask.To)
+	if err == nil && len(lacks) > 0 {
 		if !f.reaches(l.stream, ask.To) {
 			return nil, &api.Error{Code: api.NotReady, Op: "verify", Topic: id.Topic, Region: f.cfg.Region, RetryAfter: f.cfg.Pace.Of(spareLate),
 				Hint: "this node's replica has not come that far yet, which is no damage: verify again once the node lacks nothing"}
 		}
 		got, err = l.ownReplica(ctx, ask.From, ask.To) // it may have come in meanwhile
+		lacks = rowsWithout(got, ask.From, ask.To)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(replicaSaid{Sum: sumOf(got), Bad: rowsWithout(got, ask.From, ask.To)})
+	return json.Marshal(replicaSaid{Sum: sumOf(got), Bad: lacks})
 }
 
 // reaches: this node's replica of a stream has come as far as a broker's sequence.
@@ -80,8 +82,8 @@ func (f *Fabric) reaches(stream string, to uint64) bool {
 	if err != nil {
 		return false
 	}
-	all, err := b.srv.JszAccount(&server.JSzOptions{Account: api.DefaultTenant, Streams: true})
-	return err == nil && slices.ContainsFunc(all.Streams, func(s server.StreamDetail) bool { return s.Name == stream && s.State.LastSeq >= to })
+	all, err := streamsOn(b.srv)
+	return err == nil && slices.ContainsFunc(all, func(s server.StreamDetail) bool { return s.Name == stream && s.State.LastSeq >= to })
 }
 
 // ownReplica is what this node's replica gives out of a row, and is believed: from the

@@ -44,9 +44,6 @@ func (l *Lease) Grant(generation uint32, sent Instant) {
 	}
 }
 
-// Drop gives the lease up until the next answer.
-func (l *Lease) Drop() { l.held = false }
-
 // Left is how much of a lease of fenceAfter is left; 0 or less: none. It is none as well
 // when the machine's clocks have moved apart, as they do when its time stood still unseen.
 func (l *Lease) Left(fenceAfter time.Duration, now Instant) time.Duration {

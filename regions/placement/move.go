@@ -362,11 +362,8 @@ func (s *State) drop(l *Log, how How) {
 
 // opened is the home's report that it writes the epoch from Point.End on.
 func opened(l *Log, c *Command) error {
-	switch {
-	case l.Status != Opening:
-		return broken(RuleNoReopen, fmt.Sprintf("the log is %s", l.Status))
-	case c.Region != l.Home:
-		return notHome(c.Region, l.Home)
+	if err := opening(l, c); err != nil {
+		return err
 	}
 	if err := l.began(c.Point.End); err != nil {
 		return err
@@ -377,14 +374,23 @@ func opened(l *Log, c *Command) error {
 
 // denied keeps the log shut: its own home may not hold it. A new move is allowed.
 func denied(l *Log, c *Command) error {
+	if err := opening(l, c); err != nil {
+		return err
+	}
+	if !c.Denial.Known() {
+		return bad("denial", "a code of the table")
+	}
+	l.Refused = c.Denial
+	return nil
+}
+
+// opening: the home that is to open says what became of it.
+func opening(l *Log, c *Command) error {
 	switch {
 	case l.Status != Opening:
 		return broken(RuleNoReopen, fmt.Sprintf("the log is %s", l.Status))
 	case c.Region != l.Home:
 		return notHome(c.Region, l.Home)
-	case !c.Denial.Known():
-		return bad("denial", "a code of the table")
 	}
-	l.Refused = c.Denial
 	return nil
 }
