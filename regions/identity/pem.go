@@ -78,6 +78,9 @@ func parseKey(data []byte) (*ecdsa.PrivateKey, error) {
 	return ec, nil
 }
 
+// NameOf is the name that a certificate carries. It does not say that anybody trusts it.
+func NameOf(c *x509.Certificate) (Name, error) { return nameOf(c.URIs) }
+
 // nameOf is the one name a certificate or request carries; none or several are
 // refused, since nobody could say which one is meant.
 func nameOf(uris []*url.URL) (Name, error) {

@@ -74,11 +74,22 @@ func (i *Identity) Verify(s tls.ConnectionState, name string, kinds ...Kind) (Pe
 	if len(s.PeerCertificates) == 0 {
 		return Peer{}, refuse("none shown", "connect with a certificate of this federation", nil)
 	}
-	leaf, mine, now := s.PeerCertificates[0], i.current(), i.clock.Now()
-	if err := verifyChain(s.PeerCertificates, mine.roots, now); err != nil {
+	return i.VerifyCertificates(s.PeerCertificates, name, kinds...)
+}
+
+// VerifyCertificates checks a chain of certificates, its holder's first, as Verify checks
+// those of a connection. It proves nothing of who sent them: for that the holder has to
+// have signed something.
+func (i *Identity) VerifyCertificates(chain []*x509.Certificate, name string, kinds ...Kind) (Peer, error) {
+	if len(chain) == 0 {
+		return Peer{}, refuse("none shown", "show a certificate of this federation", nil)
+	}
+	leaf, mine, now := chain[0], i.current(), i.clock.Now()
+	if err := verifyChain(chain, mine.roots, now); err != nil {
 		return Peer{}, err
 	}
-	peer, err := PeerOf(s)
+	holder, err := nameOf(leaf.URIs)
+	peer := Peer{Name: holder, Ends: leaf.NotAfter}
 	switch {
 	case err != nil:
 		return Peer{}, err
