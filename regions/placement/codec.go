@@ -146,13 +146,17 @@ func (c *Command) missingPart() string {
 
 func approvalsPlain(list []Approval) bool {
 	return len(list) <= maxApprovals && !slices.ContainsFunc(list, func(a Approval) bool {
-		return a.Actor == "" || a.Role == "" || !plain(a.Actor) || !plain(a.Role)
+		return a.Actor == "" || a.Role == "" || !plain(a.Actor) || !plain(a.Role) || len(a.Signed) > MaxSigned || !printable(a.Signed)
 	})
 }
 
 // plain reports whether text can stand in state, log line and audit as it is.
 func plain(s string) bool {
-	return len(s) <= maxText && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+	return len(s) <= maxText && printable(s)
+}
+
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
 func sortedSet(names []string) bool {

@@ -211,8 +211,16 @@ func (l Loss) clone() Loss {
 	return l
 }
 
-// Approval is one person's consent to a plan.
-type Approval struct{ Actor, Role string }
+// Approval is one person's consent to a plan. Signed is what they signed; the authority
+// keeps it and cannot judge it: home and target do, by their own trust.
+type Approval struct {
+	Actor  string
+	Role   string
+	Signed string `json:",omitempty"`
+}
+
+// MaxSigned bounds Approval.Signed, in bytes.
+const MaxSigned = 8 << 10
 
 // Ended is an epoch that is over.
 type Ended struct {
