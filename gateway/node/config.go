@@ -10,6 +10,7 @@ import (
 	"domicile/api"
 	"domicile/gateway/door"
 	"domicile/regions"
+	"domicile/regions/approval"
 	"domicile/regions/strict"
 )
 
@@ -27,6 +28,8 @@ type Config struct {
 	TLS        TLS          `yaml:"tls"`
 	// Principals says what a client certificate stands for; place none is no place.
 	Principals []door.PrincipalRule `yaml:"principals"`
+	// Operators gives operators the roles in which they act and approve.
+	Operators approval.Rules `yaml:"operators"`
 	// DevClass is the class of the principal dev under --dev.
 	DevClass string `yaml:"dev_class"`
 	Log      Log    `yaml:"log"`
@@ -117,6 +120,9 @@ func (c *Config) Validate(f *regions.Federation, dev bool) error {
 		}
 	}
 	if err := door.CheckRules(c.Principals, f); err != nil {
+		return err
+	}
+	if err := c.Operators.Check(); err != nil {
 		return err
 	}
 	if _, err := c.Log.level(); err != nil {
