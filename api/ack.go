@@ -31,5 +31,6 @@ type Ack struct {
 	EventTimeOdd   bool     // event time further than EventTimeSlack from ingest
 	PolicyRevision string   // of the decision that admitted it at its home
 	Copies         []string // other regions on whose disks it is as well, where the topic waits for them
+	Unconfirmed    bool     // durable there, but the placement authority is out of reach: a forced failover would make it void
 	Position       Position
 }

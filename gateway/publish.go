@@ -144,7 +144,7 @@ func (g *Gateway) ackOf(r *api.Record, route Route, s regions.Stored) api.Ack {
 	return api.Ack{
 		ID: r.ID, Topic: r.Topic, Log: route.Log, Region: g.Self,
 		Incarnation: s.Position.Incarnation, Epoch: s.Position.Epoch, WriterTerm: s.Term, Sequence: s.Position.Sequence,
-		IngestTime: s.Time, Durability: s.Done, Duplicate: s.Duplicate, PolicyRevision: s.Revision, Copies: s.Copies,
+		IngestTime: s.Time, Durability: s.Done, Duplicate: s.Duplicate, PolicyRevision: s.Revision, Copies: s.Copies, Unconfirmed: s.Unconfirmed,
 		EventTimeOdd: !r.EventTime.IsZero() && away > api.EventTimeSlack,
 		Position: api.EncodePosition([]api.Cursor{{Log: route.Log, Incarnation: s.Position.Incarnation,
 			Epoch: s.Position.Epoch, Sequence: s.Position.Sequence}}),

@@ -76,9 +76,11 @@ func (p *Plan) Texts() []string {
 
 // PlanChange compares two manifests for region self. It refuses with ConfigInvalid,
 // naming the field, what a running node cannot change: the federation, the regions,
-// boundaries and links, and whatever would make another region the home of a log.
+// boundaries, links and voters, and whatever would make another region the home of a log.
+// Logs are where now has them placed.
 func PlanChange(now, next *Federation, self string) (Plan, error) {
-	a, b := now.Snapshot(), next.Snapshot()
+	a := now.Snapshot()
+	b := newFederation(next.now.Load().with(a.now.Load().placed))
 	if err := fixed(a.now.Load(), b.now.Load()); err != nil {
 		return Plan{}, err
 	}
@@ -124,6 +126,9 @@ func fixed(a, b *state) error {
 			return restart(part.field+"."+name, values)
 		}
 	}
+	if !slices.Equal(a.voters, b.voters) {
+		return restart("authority.voters", quoteEmpty(strings.Join(a.voters, ","))+" | "+quoteEmpty(strings.Join(b.voters, ",")))
+	}
 	return nil
 }
 
@@ -140,12 +145,14 @@ func changeOf(name string, before, after *Topic) (TopicChange, error) {
 		return &api.Error{Code: api.ConfigInvalid, Op: "reload manifest", Topic: name, Field: "topics." + name + "." + field,
 			Value: quoteEmpty(old) + " | " + quoteEmpty(next), Hint: hint + "; nothing was changed"}
 	}
-	const moves = "no log moves to another home in this version: declare a topic of another name"
+	const moves = "a manifest moves no log to another home: have the authority move it, or declare a topic of another name"
 	switch {
 	case before.Writes != after.Writes:
 		return TopicChange{}, refuse("writes", string(before.Writes), string(after.Writes), moves)
 	case before.Home != after.Home:
 		return TopicChange{}, refuse("home", before.Home, after.Home, moves)
+	case before.Movable() != after.Movable():
+		return TopicChange{}, refuse("failover.mode", before.Failover.Mode, after.Failover.Mode, "whether a log may move is settled when it is opened: restart the region's nodes")
 	case before.Durability != after.Durability:
 		return TopicChange{}, refuse("durability", before.Durability, after.Durability, "a log's class is fixed while it is open: restart the region's nodes")
 	case !equalSync(before, after):

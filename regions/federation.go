@@ -3,6 +3,7 @@ package regions
 import (
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"domicile/api"
@@ -13,7 +14,8 @@ import (
 // changed. Whoever needs answers of one and the same manifest from several calls takes
 // a Snapshot. Safe for concurrent use.
 type Federation struct {
-	now atomic.Pointer[state]
+	now     atomic.Pointer[state]
+	placing sync.Mutex // one writer of now at a time
 }
 
 func newFederation(s *state) *Federation {
@@ -24,7 +26,11 @@ func newFederation(s *state) *Federation {
 
 // Replace puts another manifest in force for everyone who holds f. What may change
 // while a node runs is for the caller to check (Changes).
-func (f *Federation) Replace(next *Federation) { f.now.Store(next.now.Load()) }
+func (f *Federation) Replace(next *Federation) {
+	f.placing.Lock()
+	defer f.placing.Unlock()
+	f.now.Store(next.now.Load().with(f.now.Load().placed))
+}
 
 // Snapshot is the manifest in force as one that nobody replaces.
 func (f *Federation) Snapshot() *Federation { return newFederation(f.now.Load()) }
@@ -89,40 +95,53 @@ func (f *Federation) Logs(t *Topic) []api.LogID {
 	return logs
 }
 
-// Placement says who owns a log now. Static here: the home comes from the manifest.
-// Implementations are safe for concurrent use.
+// Placement says who owns a log now. Implementations are safe for concurrent use.
 type Placement interface {
 	// Home is the region that owns the log and the epoch in which it does. ok is
 	// false for a log that the federation does not have.
 	Home(log api.LogID) (home string, epoch api.Epoch, ok bool)
 }
 
-// Home is the static placement: a home log lives at its topic's home, a local one
-// in the region it is named after.
+// Home is where the authority has placed the log, as Place was told last, and else where
+// the manifest puts it: a home log at its topic's home, a local one in the region it is
+// named after.
 func (f *Federation) Home(log api.LogID) (string, api.Epoch, bool) {
 	return f.now.Load().home(log)
 }
 
+// FirstHome is the region where the manifest puts a log, whether or not it moved since;
+// false: the federation has no such log.
+func (f *Federation) FirstHome(log api.LogID) (string, bool) { return f.now.Load().firstHome(log) }
+
 func (s *state) home(log api.LogID) (string, api.Epoch, bool) {
+	first, ok := s.firstHome(log)
+	if !ok {
+		return "", api.Epoch{}, false
+	}
+	if p, moved := s.placed[log]; moved {
+		return p.Home, p.Epoch, true
+	}
+	return first, api.StaticEpoch(first), true
+}
+
+func (s *state) firstHome(log api.LogID) (string, bool) {
 	t, ok := s.topics[log.Topic]
 	if !ok || log.Tenant != api.DefaultTenant {
-		return "", api.Epoch{}, false
+		return "", false
 	}
 	home := log.Slot
 	if t.Writes == WritesHome {
 		if log.Slot != api.HomeSlot {
-			return "", api.Epoch{}, false
+			return "", false
 		}
 		home = t.Home
 	}
-	if !slices.Contains(t.Regions, home) {
-		return "", api.Epoch{}, false
-	}
-	return home, api.StaticEpoch(home), true
+	return home, slices.Contains(t.Regions, home)
 }
 
-// Targets lists the regions that get a copy of a log, by the manifest alone and
-// leaving out regions without a link to its home: policy decides per record.
+// Targets lists the regions that get a copy of a log, leaving out regions without a link
+// to its home: those of the topic's mirror list, and of a log that moved the region where
+// the manifest puts it. Policy decides per record.
 func (f *Federation) Targets(log api.LogID) []string {
 	return f.now.Load().targets(log)
 }
@@ -132,13 +151,23 @@ func (s *state) targets(log api.LogID) []string {
 	if !ok {
 		return nil
 	}
+	first, _ := s.firstHome(log)
 	var targets []string
-	for _, r := range s.topics[log.Topic].Mirror {
+	for _, r := range s.topics[log.Topic].holders(first) {
 		if r != home && slices.Contains(s.links[home], r) {
 			targets = append(targets, r)
 		}
 	}
 	return targets
+}
+
+// holders lists, by name, the regions that hold a log of the topic, wherever its home is,
+// given where the manifest puts it.
+func (t *Topic) holders(first string) []string {
+	if slices.Contains(t.Mirror, first) {
+		return t.Mirror
+	}
+	return slices.Sorted(slices.Values(append(slices.Clone(t.Mirror), first)))
 }
 
 // Differences names the fields in which a peer's declaration of a topic differs

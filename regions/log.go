@@ -125,7 +125,10 @@ type Stored struct {
 	Duplicate bool
 	Revision  string   // of the decision the stored record was admitted under
 	Copies    []string // other regions on whose disks it is as well, where the topic waits for them
-	Err       error
+	// Unconfirmed: this region went on as the log's home while the placement authority was
+	// out of reach; a forced failover would make the record void.
+	Unconfirmed bool
+	Err         error
 }
 
 // ReadLimit bounds one read, by count and by bytes. At least one item is returned

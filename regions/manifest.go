@@ -22,6 +22,7 @@ type manifestFile struct {
 	Regions    map[string]*Region  `yaml:"regions"`
 	Boundaries map[string][]string `yaml:"boundaries"`
 	Links      [][]string          `yaml:"links"` // pairs; absent: every pair
+	Authority  *Council            `yaml:"authority"`
 	Topics     map[string]*Topic   `yaml:"topics"`
 }
 
@@ -36,6 +37,8 @@ type state struct {
 	topicNames  []string
 	digests     map[string]string
 	links       map[string][]string
+	voters      []string
+	placed      map[api.LogID]Placed // what the authority says, over what the manifest says
 }
 
 // LoadManifest reads and checks federation.yaml.
@@ -58,7 +61,7 @@ func ParseManifest(file string, data []byte) (*Federation, error) {
 		name: m.Federation, regions: map[string]Region{}, boundaries: map[string]Boundary{},
 		topics: map[string]*Topic{}, digests: map[string]string{}, links: map[string][]string{},
 	}
-	for _, step := range []func(*state) error{m.checkHead, m.addRegions, m.addBoundaries, m.addLinks, m.addTopics} {
+	for _, step := range []func(*state) error{m.checkHead, m.addRegions, m.addBoundaries, m.addLinks, m.addAuthority, m.addTopics} {
 		if err := step(f); err != nil {
 			return nil, err
 		}
@@ -230,7 +233,11 @@ func (f *state) digest() string {
 	for name, peers := range f.links {
 		links[name] = strings.Join(peers, ",")
 	}
-	return digestOf(map[string]any{"federation": f.name, "regions": regions, "links": links, "topics": f.digests})
+	all := map[string]any{"federation": f.name, "regions": regions, "links": links, "topics": f.digests}
+	if len(f.voters) > 0 {
+		all["authority"] = f.voters
+	}
+	return digestOf(all)
 }
 
 // Defaults of a topic.

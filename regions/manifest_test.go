@@ -23,6 +23,7 @@ func TestManifest(t *testing.T) {
 			}
 			switch d.Cmd {
 			case "logs":
+				f.Place(placedOf(t, d))
 				return describeLogs(f)
 			case "floor":
 				return describeFloor(f)
@@ -32,6 +33,19 @@ func TestManifest(t *testing.T) {
 			}
 		})
 	})
+}
+
+// placedOf reads the arguments log=home, where an authority placed logs, in epoch 1.2.q.
+func placedOf(t *testing.T, d *datadriven.TestData) map[api.LogID]regions.Placed {
+	placed := map[api.LogID]regions.Placed{}
+	for _, arg := range d.CmdArgs {
+		id, err := api.ParseLogID(arg.Key)
+		if err != nil || len(arg.Vals) != 1 {
+			d.Fatalf(t, "write log=home: %v %v", arg, err)
+		}
+		placed[id] = regions.Placed{Home: arg.Vals[0], Epoch: api.Epoch{Term: 1, Counter: 2, Issuer: "q"}}
+	}
+	return placed
 }
 
 func describeError(t *testing.T, err error) string {
@@ -70,6 +84,16 @@ topics:
 	if _, ok := before.Topic("old"); !ok || before.Digest() != sum {
 		t.Errorf("the snapshot changed: topics %v", before.Topics())
 	}
+	old := api.LogID{Tenant: api.DefaultTenant, Topic: "old", Slot: "a"}
+	held.Place(map[api.LogID]regions.Placed{old: {Home: "b", Epoch: api.StaticEpoch("b")}})
+	held.Replace(load("old"))
+	if home, _, _ := held.Home(old); home != "b" {
+		t.Errorf("after Replace the log is in %q: where it was placed is no part of the manifest", home)
+	}
+	if home, _, _ := before.Home(old); home != "a" {
+		t.Errorf("the snapshot sees the log in %q", home)
+	}
+	held.Replace(next)
 	next.Replace(before)
 	if _, ok := held.Topic("new"); !ok {
 		t.Error("replacing another federation changed this one")

@@ -25,7 +25,7 @@ func (t *Topic) complete(f *state) error {
 	if err := t.completeRoute(f, field); err != nil {
 		return err
 	}
-	if err := t.checkLater(field); err != nil {
+	if err := t.checkLater(f, field); err != nil {
 		return err
 	}
 	if t.Hold && len(t.Mirror) == 0 {
@@ -150,7 +150,7 @@ func (t *Topic) sharesBoundary(f *state) bool {
 
 // checkLater refuses what later versions will carry out: a setting that is accepted
 // and not obeyed would be a promise nobody keeps.
-func (t *Topic) checkLater(field func(string) string) error {
+func (t *Topic) checkLater(f *state, field func(string) string) error {
 	switch t.Durability {
 	case "":
 		t.Durability = "disk"
@@ -162,8 +162,12 @@ func (t *Topic) checkLater(field func(string) string) error {
 	case "":
 		t.Failover.Mode = "never"
 	case "never":
-	case "manual", "automatic":
-		return notYet(field("failover.mode"), t.Failover.Mode, "this version moves no log")
+	case FailoverManual:
+		if len(f.voters) == 0 {
+			return bad(field("failover.mode"), t.Failover.Mode, "nobody could decide where the log is: name voters under authority, or write never")
+		}
+	case "automatic":
+		return notYet(field("failover.mode"), t.Failover.Mode, "only people move a log in this version: write manual or never")
 	default:
 		return bad(field("failover.mode"), t.Failover.Mode, "the modes are never, manual and automatic")
 	}

@@ -33,7 +33,7 @@ func (t *Topic) checkSync(f *state, field func(string) string) error {
 		if !slices.Contains(area.Regions, home) {
 			return bad(field("sync.within"), s.Within, "the home "+home+" lies outside of it: every log needs its copies inside its own boundary")
 		}
-		if members := t.members(f, home); len(members) < s.Copies {
+		if members := t.members(f, home, home); len(members) < s.Copies {
 			return bad(field("sync.copies"), fmt.Sprint(s.Copies), fmt.Sprintf("of the log in %s only %s in %s: name more under mirror, and link them with %s",
 				home, haveIt(members), s.Within, home))
 		}
@@ -49,11 +49,11 @@ func haveIt(members []string) string {
 }
 
 // members lists the home and the regions of the sync boundary that get a copy from it, by
-// name, at most as many as the topic asks for.
-func (t *Topic) members(f *state, home string) []string {
+// name, at most as many as the topic asks for. first is where the manifest puts the log.
+func (t *Topic) members(f *state, home, first string) []string {
 	members := []string{home}
 	for _, r := range f.boundaries[t.Sync.Within].Regions {
-		if len(members) < t.Sync.Copies && r != home && slices.Contains(t.Mirror, r) && slices.Contains(f.links[home], r) {
+		if len(members) < t.Sync.Copies && r != home && slices.Contains(t.holders(first), r) && slices.Contains(f.links[home], r) {
 			members = append(members, r)
 		}
 	}
@@ -72,7 +72,8 @@ func (f *Federation) SyncSet(log api.LogID) []string {
 	if !ok {
 		return nil
 	}
-	return t.members(now, home)
+	first, _ := now.firstHome(log)
+	return t.members(now, home, first)
 }
 
 func (s *Sync) text() string {

@@ -341,25 +341,26 @@ func (x *LogId) GetSlot() string {
 
 // Ack says exactly what is durable, and where.
 type Ack struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	Id                 string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	IdMade             bool                   `protobuf:"varint,2,opt,name=id_made,json=idMade,proto3" json:"id_made,omitempty"` // the gateway made the id
-	Log                *LogId                 `protobuf:"bytes,3,opt,name=log,proto3" json:"log,omitempty"`
-	Region             string                 `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`
-	Incarnation        string                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Epoch              *Epoch                 `protobuf:"bytes,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	WriterTerm         uint64                 `protobuf:"varint,7,opt,name=writer_term,json=writerTerm,proto3" json:"writer_term,omitempty"`
-	Sequence           uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	IngestTimeUnixNano int64                  `protobuf:"varint,9,opt,name=ingest_time_unix_nano,json=ingestTimeUnixNano,proto3" json:"ingest_time_unix_nano,omitempty"`
-	Durability         string                 `protobuf:"bytes,10,opt,name=durability,proto3" json:"durability,omitempty"` // what was really done: "disk-1"
-	Duplicate          bool                   `protobuf:"varint,11,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
-	Forwarded          bool                   `protobuf:"varint,12,opt,name=forwarded,proto3" json:"forwarded,omitempty"`
-	EventTimeOdd       bool                   `protobuf:"varint,13,opt,name=event_time_odd,json=eventTimeOdd,proto3" json:"event_time_odd,omitempty"`
-	PolicyRevision     string                 `protobuf:"bytes,14,opt,name=policy_revision,json=policyRevision,proto3" json:"policy_revision,omitempty"`
-	Position           string                 `protobuf:"bytes,15,opt,name=position,proto3" json:"position,omitempty"` // opaque
-	Copies             []string               `protobuf:"bytes,16,rep,name=copies,proto3" json:"copies,omitempty"`     // other regions on whose disks it is as well, where the topic waits for them
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	state                protoimpl.MessageState `protogen:"open.v1"`
+	Id                   string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	IdMade               bool                   `protobuf:"varint,2,opt,name=id_made,json=idMade,proto3" json:"id_made,omitempty"` // the gateway made the id
+	Log                  *LogId                 `protobuf:"bytes,3,opt,name=log,proto3" json:"log,omitempty"`
+	Region               string                 `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`
+	Incarnation          string                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Epoch                *Epoch                 `protobuf:"bytes,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	WriterTerm           uint64                 `protobuf:"varint,7,opt,name=writer_term,json=writerTerm,proto3" json:"writer_term,omitempty"`
+	Sequence             uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	IngestTimeUnixNano   int64                  `protobuf:"varint,9,opt,name=ingest_time_unix_nano,json=ingestTimeUnixNano,proto3" json:"ingest_time_unix_nano,omitempty"`
+	Durability           string                 `protobuf:"bytes,10,opt,name=durability,proto3" json:"durability,omitempty"` // what was really done: "disk-1"
+	Duplicate            bool                   `protobuf:"varint,11,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
+	Forwarded            bool                   `protobuf:"varint,12,opt,name=forwarded,proto3" json:"forwarded,omitempty"`
+	EventTimeOdd         bool                   `protobuf:"varint,13,opt,name=event_time_odd,json=eventTimeOdd,proto3" json:"event_time_odd,omitempty"`
+	PolicyRevision       string                 `protobuf:"bytes,14,opt,name=policy_revision,json=policyRevision,proto3" json:"policy_revision,omitempty"`
+	Position             string                 `protobuf:"bytes,15,opt,name=position,proto3" json:"position,omitempty"`                                                      // opaque
+	Copies               []string               `protobuf:"bytes,16,rep,name=copies,proto3" json:"copies,omitempty"`                                                          // other regions on whose disks it is as well, where the topic waits for them
+	AuthorityUnconfirmed bool                   `protobuf:"varint,17,opt,name=authority_unconfirmed,json=authorityUnconfirmed,proto3" json:"authority_unconfirmed,omitempty"` // the home could not reach the placement authority: a forced failover would make the record void
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Ack) Reset() {
@@ -502,6 +503,13 @@ func (x *Ack) GetCopies() []string {
 		return x.Copies
 	}
 	return nil
+}
+
+func (x *Ack) GetAuthorityUnconfirmed() bool {
+	if x != nil {
+		return x.AuthorityUnconfirmed
+	}
+	return false
 }
 
 // Retry marks a record that is sent again after a try whose outcome nobody knows.
@@ -717,7 +725,7 @@ const file_domicile_v1_record_proto_rawDesc = "" +
 	"\x05LogId\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12\x12\n" +
-	"\x04slot\x18\x03 \x01(\tR\x04slot\"\x87\x04\n" +
+	"\x04slot\x18\x03 \x01(\tR\x04slot\"\xbc\x04\n" +
 	"\x03Ack\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\aid_made\x18\x02 \x01(\bR\x06idMade\x12$\n" +
@@ -738,7 +746,8 @@ const file_domicile_v1_record_proto_rawDesc = "" +
 	"\x0eevent_time_odd\x18\r \x01(\bR\feventTimeOdd\x12'\n" +
 	"\x0fpolicy_revision\x18\x0e \x01(\tR\x0epolicyRevision\x12\x1a\n" +
 	"\bposition\x18\x0f \x01(\tR\bposition\x12\x16\n" +
-	"\x06copies\x18\x10 \x03(\tR\x06copies\"-\n" +
+	"\x06copies\x18\x10 \x03(\tR\x06copies\x123\n" +
+	"\x15authority_unconfirmed\x18\x11 \x01(\bR\x14authorityUnconfirmed\"-\n" +
 	"\x05Retry\x12$\n" +
 	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\"\xe3\x02\n" +
 	"\vErrorDetail\x12\x12\n" +
