@@ -3,6 +3,8 @@ package regions_test
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +27,8 @@ func TestManifest(t *testing.T) {
 			case "logs":
 				f.Place(placedOf(t, d))
 				return describeLogs(f)
+			case "failover":
+				return describeFailover(f)
 			case "floor":
 				return describeFloor(f)
 			default:
@@ -108,6 +112,29 @@ func describeLogs(f *regions.Federation) string {
 			home, epoch, ok := f.Home(log)
 			fmt.Fprintf(&b, "%s home=%s epoch=%s known=%v targets=%v\n", log, home, epoch, ok, f.Targets(log))
 		}
+	}
+	return b.String()
+}
+
+func describeFailover(f *regions.Federation) string {
+	var b strings.Builder
+	for _, name := range f.Topics() {
+		topic, _ := f.Topic(name)
+		fmt.Fprintf(&b, "%s movable=%v\n", name, topic.Movable())
+		fields := topic.Fields()
+		for _, field := range slices.Sorted(maps.Keys(fields)) {
+			if strings.HasPrefix(field, "failover.") {
+				fmt.Fprintf(&b, "  %s: %s\n", field, fields[field])
+			}
+		}
+		for _, log := range f.Logs(topic) {
+			if first, _ := f.FirstHome(log); topic.Movable() {
+				fmt.Fprintf(&b, "  %s may move to %v\n", log, topic.TargetsOf(first))
+			}
+		}
+	}
+	for _, c := range f.Cautions() {
+		fmt.Fprintf(&b, "caution: %s\n", c)
 	}
 	return b.String()
 }

@@ -60,17 +60,6 @@ type Sync struct {
 	WhenShort string `yaml:"when_short"` // "refuse": what is published while a copy is missing
 }
 
-// Failover is the written rule. Absent means never.
-type Failover struct {
-	Mode string `yaml:"mode"` // "never" or FailoverManual
-}
-
-// FailoverManual lets people move a topic's logs to another region.
-const FailoverManual = "manual"
-
-// Movable reports whether the topic's logs may ever have another home.
-func (t *Topic) Movable() bool { return t.Failover.Mode == FailoverManual }
-
 // OnHomeLoss says in advance what producers and consumers get while a topic that
 // cannot fail over has lost its home.
 type OnHomeLoss struct {

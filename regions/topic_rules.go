@@ -25,13 +25,16 @@ func (t *Topic) complete(f *state) error {
 	if err := t.completeRoute(f, field); err != nil {
 		return err
 	}
-	if err := t.checkLater(f, field); err != nil {
+	if err := t.completeDurability(field); err != nil {
 		return err
 	}
 	if t.Hold && len(t.Mirror) == 0 {
 		return bad(field("hold"), "true", "nobody gets copies, so there is nothing to wait for: give the topic a mirror list")
 	}
 	if err := t.checkSync(f, field); err != nil {
+		return err
+	}
+	if err := t.completeFailover(f, field); err != nil {
 		return err
 	}
 	if err := t.Quota.Check(field("quota")); err != nil {
@@ -148,28 +151,13 @@ func (t *Topic) sharesBoundary(f *state) bool {
 	return false
 }
 
-// checkLater refuses what later versions will carry out: a setting that is accepted
-// and not obeyed would be a promise nobody keeps.
-func (t *Topic) checkLater(f *state, field func(string) string) error {
+func (t *Topic) completeDurability(field func(string) string) error {
 	switch t.Durability {
 	case "":
 		t.Durability = "disk"
 	case "disk", Relaxed:
 	default:
 		return bad(field("durability"), t.Durability, "the classes are disk and relaxed")
-	}
-	switch t.Failover.Mode {
-	case "":
-		t.Failover.Mode = "never"
-	case "never":
-	case FailoverManual:
-		if len(f.voters) == 0 {
-			return bad(field("failover.mode"), t.Failover.Mode, "nobody could decide where the log is: name voters under authority, or write never")
-		}
-	case "automatic":
-		return notYet(field("failover.mode"), t.Failover.Mode, "only people move a log in this version: write manual or never")
-	default:
-		return bad(field("failover.mode"), t.Failover.Mode, "the modes are never, manual and automatic")
 	}
 	return nil
 }
@@ -212,8 +200,9 @@ func (t *Topic) Fields() map[string]string {
 		"retention.max_bytes": t.Retention.MaxBytes.String(),
 		"durability":          t.Durability,
 		"batch":               fmt.Sprintf("%d/%d/%s", t.Batch.Records, t.Batch.Bytes, t.Batch.Linger),
-		"route":               t.Route, "hold": fmt.Sprint(t.Hold), "failover.mode": t.Failover.Mode,
+		"route":               t.Route, "hold": fmt.Sprint(t.Hold),
 	}
+	t.Failover.texts(f)
 	// Written only where it is used: a binary that does not know it still agrees on all
 	// other topics.
 	if !t.Quota.None() {

@@ -78,7 +78,7 @@ func checkManifest(path string) (checkReport, error) {
 }
 
 func reportOf(f *regions.Federation) checkReport {
-	return checkReport{Federation: f.Name(), Manifest: f.Digest(), Regions: f.Regions(), Topics: f.Topics()}
+	return checkReport{Federation: f.Name(), Manifest: f.Digest(), Regions: f.Regions(), Topics: f.Topics(), Warnings: f.Cautions()}
 }
 
 // checkNode reads what serve reads: both files, the certificate and the policy.

@@ -33,7 +33,7 @@ func Contract(f *regions.Federation, t *regions.Topic, resident bool) []string {
 	}
 	out = append(out, "Reader: at least once, from the position the reader keeps; a reader that goes on from an older position sees records again. What it may not see is counted, not shown.")
 	out = append(out, retentionContract(t)...)
-	return append(out, lossContract(t, resident)...)
+	return append(out, lossContract(f, t, resident)...)
 }
 
 // syncContract says what sync adds to an ack, and what it costs.
@@ -111,7 +111,7 @@ func ackContract(f *regions.Federation, t *regions.Topic) string {
 	return text + " " + syncContract(f, t)
 }
 
-func lossContract(t *regions.Topic, resident bool) []string {
+func lossContract(f *regions.Federation, t *regions.Topic, resident bool) []string {
 	var out []string
 	if o := t.OnHomeLoss; o != nil {
 		readers := map[string]string{
@@ -124,8 +124,30 @@ func lossContract(t *regions.Topic, resident bool) []string {
 		}
 		out = append(out, producers+"; "+readers+". "+o.Owner+" says: "+o.Text)
 	}
-	if resident {
+	switch {
+	case t.Movable():
+		return append(out, failoverContract(f, t)...)
+	case resident:
 		return append(out, "Failover: never. Records of a boundary do not leave it, whatever fails.")
 	}
 	return append(out, "Failover: never.")
+}
+
+// failoverContract says what moving a log costs, and what its home does while it is cut
+// off. It never says that nothing is lost where copies are made later than the ack.
+func failoverContract(f *regions.Federation, t *regions.Topic) []string {
+	r := &t.Failover
+	var logs []string
+	for _, log := range f.Logs(t) {
+		first, _ := f.FirstHome(log)
+		logs = append(logs, log.String()+" to "+strings.Join(t.TargetsOf(first), " or "))
+	}
+	out := []string{"Failover: people may move a log (" + strings.Join(logs, "; ") + "), where the policy lets every record of it rest, and back. A planned move loses nothing and makes producers wait. " +
+		"A forced one takes up to " + regions.Span(r.RTO) + " once they said so and is refused if more than " + regions.Span(r.RPO) + " could be lost, unless they override that by name. " +
+		"What the old home had beyond the cut is void there: kept, counted, read by nobody. Sequences go on behind the cut, so a position keeps its meaning."}
+	if r.FenceAfter > 0 {
+		return append(out, "Home cut off: it takes no record of the topic any more "+regions.Span(r.FenceAfter)+" after the authority last renewed its right, with "+string(api.Fenced)+
+			". So here a region that is cut off does not go on storing its own records: that is the price of never having two homes.")
+	}
+	return append(out, "Home cut off: it goes on, and its acks say that the authority did not confirm it; when the log was moved by force meanwhile, those records are void and have to be published again.")
 }

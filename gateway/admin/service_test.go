@@ -150,6 +150,42 @@ func TestRA3_ContractsArePrinted(t *testing.T) {
 	}
 }
 
+// TestR14f_TheContractOfATopicThatMoves: it names where to, what may be lost and what its
+// home does while it is cut off, and never says that nothing is lost by force.
+func TestR14f_TheContractOfATopicThatMoves(t *testing.T) {
+	for rule, wants := range map[string][]string{
+		"fence_after: 20s": {"takes no record of the topic any more 20s", "does not go on storing its own records", string(api.Fenced)},
+		"accept: true":     {"its acks say that the authority did not confirm it", "void"},
+	} {
+		f, err := regions.ParseManifest("federation.yaml", []byte(`
+version: 1
+federation: shop
+regions: {eu-west: {link: "a:1"}, us-east: {link: "b:1"}, ap-south: {link: "c:1"}}
+authority: {voters: [eu-west, us-east, ap-south]}
+topics:
+  news:
+    writes: home
+    home: eu-west
+    mirror: [all]
+    failover: {mode: manual, targets: [us-east], rpo: 5s, rto: 1m, `+rule+`}
+    on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}
+`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		topic, _ := f.Topic("news")
+		text := strings.Join(admin.Contract(f, topic, false), "\n")
+		for _, want := range append(wants, "news@home to us-east", "refused if more than 5.0s could be lost", "A planned move loses nothing") {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: the contract does not say %q:\n%s", rule, want, text)
+			}
+		}
+		if strings.Contains(text, "Failover: never") {
+			t.Error("it says never too")
+		}
+	}
+}
+
 // lagStream collects what a watch sends.
 type lagStream struct {
 	ctx  context.Context

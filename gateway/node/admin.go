@@ -211,7 +211,7 @@ func (n *Node) warnings() []string {
 	for _, id := range sortedLogs(held) {
 		out = append(out, fmt.Sprintf("%s: federation.yaml keeps less than was in force when this node was stopped, and what was in force is kept (%s): domicile config reload carries it out, or says what it would lose", id, strings.Join(held[id], "; ")))
 	}
-	return append(out, n.keptWarnings()...)
+	return append(append(out, n.federation.Cautions()...), n.keptWarnings()...)
 }
 
 func (n *Node) combinations(topic string) []string {

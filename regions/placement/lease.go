@@ -1,22 +1,24 @@
 package placement
 
-import "time"
+import (
+	"time"
+
+	"domicile/regions"
+)
 
 // The leases rest on one assumption: two clocks of the federation that count boot time
 // run at rates that differ from true time by less than Drift, and a machine's paused time
 // is counted.
 const (
-	Drift      = 0.01
-	Margin     = time.Second            // beyond what the drift can do
+	Drift      = regions.LeaseDrift
+	Margin     = regions.LeaseMargin    // beyond what the drift can do
 	MaxStep    = 500 * time.Millisecond // between wall and boot clock of one machine, while a lease runs
 	RenewEvery = 4 * time.Second
 )
 
 // Wait is how long after a renewal of fenceAfter its holder is known to have stopped, by
-// anybody's clock: the holder's may be slow, the one that waits fast.
-func Wait(fenceAfter time.Duration) time.Duration {
-	return time.Duration(float64(fenceAfter)*(1+Drift)/(1-Drift)) + Margin
-}
+// anybody's clock.
+func Wait(fenceAfter time.Duration) time.Duration { return regions.LeaseWait(fenceAfter) }
 
 // Instant is one reading of a machine's two clocks.
 type Instant struct {

@@ -1,9 +1,8 @@
 package placement
 
 import (
-	"time"
-
 	"domicile/api"
+	"domicile/regions"
 )
 
 // The rules' ids, as refusals name them.
@@ -26,8 +25,8 @@ var overridable = map[string]bool{RuleCutFirst: true, RuleUnknown: true, RuleTai
 
 // Bounds of the state.
 const (
-	MinFenceAfter  = 15 * time.Second
-	MaxFenceAfter  = 24 * time.Hour
+	MinFenceAfter  = regions.MinFenceAfter
+	MaxFenceAfter  = regions.MaxFenceAfter
 	MaxLogs        = 20_000
 	MaxRegions     = 64
 	maxText        = 512 // bytes of a reason, an actor, an id
