@@ -46,6 +46,7 @@ type flow struct {
 	trouble  trouble
 	samples  []sample      // of the last minute
 	lost     []regions.Gap // in this run
+	told     telling
 }
 
 // stop ends a session for a reason that people should see.

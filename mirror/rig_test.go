@@ -13,6 +13,7 @@ import (
 	"domicile/api"
 	"domicile/mirror"
 	"domicile/regions"
+	"domicile/regions/tail"
 )
 
 const manifest = `
@@ -284,6 +285,15 @@ type rig struct {
 	counts   *counts
 	window   mirror.Window
 	pace     regions.Pace
+	tails    *tail.Book
+	tailDir  string
+}
+
+func movable(_ api.LogID, target string) bool { return target == "us-east" }
+
+func tailKey(incarnation string) (k regions.TailKey) {
+	copy(k[:], incarnation)
+	return k
 }
 
 // counts is what the hooks were told.
@@ -311,7 +321,7 @@ func newRig(t *testing.T, change ...func(*rig)) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, fed: fed, clock: regions.NewManualClock(start), euPolicy: newBook(fed), usPolicy: newBook(fed), pace: 0.25,
-		wire: &wire{streams: map[*pipe]bool{}, up: true}, counts: &counts{}}
+		wire: &wire{streams: map[*pipe]bool{}, up: true}, counts: &counts{}, tailDir: t.TempDir()}
 	r.home = newMemoryLog(orders, "inc-1", r.clock)
 	r.copy = newMemoryLog(orders, "", r.clock)
 	for _, c := range change {
@@ -326,7 +336,12 @@ func newRig(t *testing.T, change ...func(*rig)) *rig {
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 func (r *rig) startTarget() {
+	var err error
+	if r.tails, err = tail.Open(r.tailDir, r.clock, quiet()); err != nil {
+		r.t.Fatal(err)
+	}
 	target, err := mirror.NewTarget(mirror.TargetConfig{
+		Movable: movable, Tails: r.tails,
 		Self: "us-east", Federation: r.fed, Link: r.wire.status, Enter: r.usPolicy.Enter, Clock: r.clock, Pace: r.pace,
 		Logger: quiet(), Metrics: r.counts,
 		Copy: func(context.Context, api.LogID, api.Epoch) (regions.CopyLog, error) { return r.copy, nil },
@@ -343,6 +358,7 @@ func (r *rig) startTarget() {
 
 func (r *rig) startSource() {
 	source, err := mirror.NewSource(mirror.SourceConfig{
+		Movable: movable, TailKey: tailKey,
 		Self: "eu-west", Federation: r.fed, Link: r.wire.status, Enter: r.euPolicy.Enter, Clock: r.clock, Pace: r.pace,
 		Logger: quiet(), Metrics: r.counts, OpenMirror: r.wire.open, Window: r.window,
 		HomeLogs: func() []regions.HomeLog { return []regions.HomeLog{r.home} },

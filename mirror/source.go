@@ -28,6 +28,11 @@ type SourceConfig struct {
 	// Confirmed hears where a target's copy ends, each time the target says so, in order
 	// for each target; nil: nobody. It must not block.
 	Confirmed func(log api.LogID, target string, cursor regions.Cursor)
+	// Movable says whether a log may be moved to a region: what that region does not have
+	// is told to it ahead. nil: no log may.
+	Movable func(log api.LogID, target string) bool
+	// TailKey keys the hashes in what is told ahead. Required with Movable.
+	TailKey func(incarnation string) regions.TailKey
 	// Link is what is known of the link to a peer; false: there is none.
 	Link func(peer string) (regions.LinkStatus, bool)
 	// OpenMirror opens a stream; it and the stream live until ctx ends or Close.
@@ -107,6 +112,9 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	}
 	if cfg.Confirmed == nil {
 		cfg.Confirmed = func(api.LogID, string, regions.Cursor) {}
+	}
+	if cfg.Movable == nil {
+		cfg.Movable = neverMoves
 	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = NoMetrics{}

@@ -22,6 +22,10 @@ type TargetConfig struct {
 	// Common is how far a log is common to its sync set, which this region is in, as its
 	// home's watermarks say; nil, for a log: this region is in none. nil: in none at all.
 	Common func(api.LogID) *syncset.Mark
+	// Movable says whether a log may be moved to a region; nil: no log may. Tails keeps
+	// what homes say of those that may be moved here; nil: nothing does.
+	Movable func(log api.LogID, target string) bool
+	Tails   Tails
 	// Link is what is known of the link to a peer; false: there is none.
 	Link func(peer string) (regions.LinkStatus, bool)
 	// Enter pins the active policy generation.
@@ -73,6 +77,12 @@ func NewTarget(cfg TargetConfig) (*Target, error) {
 	}
 	if cfg.Common == nil {
 		cfg.Common = func(api.LogID) *syncset.Mark { return nil }
+	}
+	if cfg.Movable == nil {
+		cfg.Movable = neverMoves
+	}
+	if cfg.Tails == nil {
+		cfg.Tails = noTails{}
 	}
 	t := &Target{cfg: cfg, heard: map[string]time.Time{}}
 	t.copies = t.wanted()
@@ -193,6 +203,7 @@ func (t *Target) Watermarks(peer string, w regions.Watermarks) {
 		if c.home == peer {
 			m, ok := listed[c.id]
 			c.heardOf(m, ok, &w, now, offset)
+			c.noteEnd()
 		}
 	}
 }
@@ -225,8 +236,7 @@ func (c *copied) heardOf(m regions.LogMark, listed bool, w *regions.Watermarks, 
 // raise takes in how far the log is common, by its home's word for this very log. c.mu is
 // held.
 func (c *copied) raise(m regions.LogMark) {
-	fits := c.stored.Sequence == 0 || c.stored.Incarnation == m.Incarnation
-	if c.common == nil || c.log == nil || !fits || c.knowledge.alarm.alarm() {
+	if c.common == nil || c.log == nil || !c.fits(m.Incarnation) || c.knowledge.alarm.alarm() {
 		return
 	}
 	c.common.Raise(m.Head, m.HeadTime)

@@ -31,6 +31,7 @@ type Hello struct {
 	TopicFields     map[string]map[string]string // topic → field → value, to name what differs
 	CertificateEnds time.Time
 	Gateway         string // which of the region's gateways speaks; "": it has one
+	TakesTails      bool   // it takes tail lists
 }
 
 // Direction of traffic on a link, seen from this region.

@@ -128,11 +128,34 @@ func TestR14d_WatermarksSurviveTheWire(t *testing.T) {
 	})
 }
 
+func TestR14f_TailListsSurviveTheWire(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := regions.TailList{Log: drawLog(t), Incarnation: "i", Epoch: drawEpoch(t), HeadTime: drawTime(t, "head time"), Closed: drawTime(t, "closed"),
+			Key: regions.TailKey(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "key"))}
+		for range rapid.IntRange(0, 5).Draw(t, "entries") {
+			e := regions.TailEntry{From: l.Head + rapid.Uint64Range(1, 1<<40).Draw(t, "after"), Time: drawTime(t, "time"), Bytes: rapid.Uint32().Draw(t, "bytes")}
+			if e.Sequence = e.From; rapid.Bool().Draw(t, "gap") {
+				e.Kind, e.Sequence = regions.Withheld, e.From+rapid.Uint64Range(0, 1<<20).Draw(t, "span")
+			} else {
+				e.ID = l.Key.Hash(rapid.String().Draw(t, "id"))
+			}
+			l.Head, l.Entries = e.Sequence, append(l.Entries, e)
+		}
+		got, err := wire.TailFromProto(throughWire(t, wire.TailToProto(&l), &pb.TailList{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(l, got, sameTimes); d != "" {
+			t.Fatal(d)
+		}
+	})
+}
+
 func TestPeerNounsSurviveTheWire(t *testing.T) {
 	h := regions.Hello{
 		Federation: "shop", Region: "eu-west", FabricID: "f", BootID: "b", Version: "v", WireVersion: 2, OldestWire: 1, PolicySerial: 9, PolicyRevision: "9-a",
 		ManifestDigest: "m", TopicDigests: map[string]string{"orders": "d"}, TopicFields: map[string]map[string]string{"orders": {"writes": "local"}},
-		CertificateEnds: time.Unix(1_900_000_000, 5),
+		CertificateEnds: time.Unix(1_900_000_000, 5), TakesTails: true,
 	}
 	gotHello, err := wire.HelloFromProto(throughWire(t, wire.HelloToProto(h), &pb.PeerHello{}))
 	if d := cmp.Diff(h, gotHello, sameTimes); d != "" || err != nil {
@@ -166,23 +189,39 @@ func TestPeerMessagesThatMakeNoSenseAreRefused(t *testing.T) {
 	gap := func(seq, from, to uint64, kind string) *pb.MirrorItem {
 		return &pb.MirrorItem{Sequence: seq, Gap: &pb.MirrorGap{Kind: kind, From: from, To: to}}
 	}
+	tail := func(change func(*pb.TailList)) error {
+		m := &pb.TailList{Log: log, Incarnation: "i", Key: make([]byte, 16), Head: 9, Entries: []*pb.TailEntry{{Sequence: 3}}}
+		change(m)
+		_, err := wire.TailFromProto(m)
+		return err
+	}
 	for name, err := range map[string]error{
-		"empty batch":         batch(),
-		"neither":             batch(&pb.MirrorItem{Sequence: 1}),
-		"both":                batch(&pb.MirrorItem{Sequence: 1, Record: record, Gap: &pb.MirrorGap{Kind: "void", From: 1, To: 1}}),
-		"sequence 0":          batch(&pb.MirrorItem{Record: record}),
-		"last sequence":       batch(&pb.MirrorItem{Sequence: math.MaxUint64, Record: record}),
-		"hole":                batch(&pb.MirrorItem{Sequence: 1, Record: record}, &pb.MirrorItem{Sequence: 3, Record: record}),
-		"overlap":             batch(&pb.MirrorItem{Sequence: 5, Record: record}, gap(7, 5, 7, "void")),
-		"gap backwards":       batch(gap(3, 4, 3, "void")),
-		"gap from nothing":    batch(gap(3, 0, 3, "void")),
-		"gap elsewhere":       batch(gap(9, 1, 3, "void")),
-		"gap of unknown kind": batch(gap(3, 1, 3, "lost")),
-		"nil item":            batch(nil),
-		"no record":           forward(&pb.ForwardRequest{Number: 1, Log: log}),
-		"no log":              forward(&pb.ForwardRequest{Number: 1, Record: record}),
-		"half a log":          forward(&pb.ForwardRequest{Number: 1, Record: record, Log: &pb.LogId{Topic: "orders"}}),
-		"no hello":            func() error { _, err := wire.HelloFromProto(nil); return err }(),
+		"tail without log":         tail(func(m *pb.TailList) { m.Log = nil }),
+		"tail without incarnation": tail(func(m *pb.TailList) { m.Incarnation = "" }),
+		"tail with half a key":     tail(func(m *pb.TailList) { m.Key = m.Key[:8] }),
+		"tail beyond the head":     tail(func(m *pb.TailList) { m.Head = 2 }),
+		"tail twice":               tail(func(m *pb.TailList) { m.Entries = append(m.Entries, m.Entries[0]) }),
+		"tail of unknown kind":     tail(func(m *pb.TailList) { m.Entries[0].Kind = "lost" }),
+		"tail from nothing":        tail(func(m *pb.TailList) { m.Entries[0].Kind, m.Entries[0].Before = "void", 3 }),
+		"tail of a long record":    tail(func(m *pb.TailList) { m.Entries[0].Before = 1 }),
+		"tail too long":            tail(func(m *pb.TailList) { m.Entries = make([]*pb.TailEntry, 513) }),
+		"nil tail":                 func() error { _, err := wire.TailFromProto(nil); return err }(),
+		"empty batch":              batch(),
+		"neither":                  batch(&pb.MirrorItem{Sequence: 1}),
+		"both":                     batch(&pb.MirrorItem{Sequence: 1, Record: record, Gap: &pb.MirrorGap{Kind: "void", From: 1, To: 1}}),
+		"sequence 0":               batch(&pb.MirrorItem{Record: record}),
+		"last sequence":            batch(&pb.MirrorItem{Sequence: math.MaxUint64, Record: record}),
+		"hole":                     batch(&pb.MirrorItem{Sequence: 1, Record: record}, &pb.MirrorItem{Sequence: 3, Record: record}),
+		"overlap":                  batch(&pb.MirrorItem{Sequence: 5, Record: record}, gap(7, 5, 7, "void")),
+		"gap backwards":            batch(gap(3, 4, 3, "void")),
+		"gap from nothing":         batch(gap(3, 0, 3, "void")),
+		"gap elsewhere":            batch(gap(9, 1, 3, "void")),
+		"gap of unknown kind":      batch(gap(3, 1, 3, "lost")),
+		"nil item":                 batch(nil),
+		"no record":                forward(&pb.ForwardRequest{Number: 1, Log: log}),
+		"no log":                   forward(&pb.ForwardRequest{Number: 1, Record: record}),
+		"half a log":               forward(&pb.ForwardRequest{Number: 1, Record: record, Log: &pb.LogId{Topic: "orders"}}),
+		"no hello":                 func() error { _, err := wire.HelloFromProto(nil); return err }(),
 		"mark without log": func() error {
 			_, err := wire.WatermarksFromProto(&pb.WatermarkList{Logs: []*pb.Watermark{{}}})
 			return err
@@ -220,6 +259,7 @@ func FuzzPeerFromProto(f *testing.F) {
 		if proto.Unmarshal(b, &control) == nil {
 			_, _ = wire.HelloFromProto(control.GetHello())
 			_, _ = wire.WatermarksFromProto(control.GetWatermarks())
+			_, _ = wire.TailFromProto(control.GetTail())
 		}
 		var forward pb.ForwardRequest
 		if proto.Unmarshal(b, &forward) == nil {

@@ -22,7 +22,7 @@ var floors = [][]string{
 	{"api", "api/domicile/v1", "deploy"},
 	{"regions/strict", "regions/link/linktest", "chaos/ports"},
 	{"regions"},
-	{"regions/syncset"},
+	{"regions/syncset", "regions/tail"},
 	{"api/wire"},
 	{"policy", "regions/fabric", "regions/identity", "regions/placement"},
 	{"regions/approval", "regions/council", "regions/link", "api/client"},

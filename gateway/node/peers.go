@@ -32,5 +32,13 @@ func (p *peers) Marks(peer string, all bool) regions.Watermarks { return p.sourc
 // Watermarks gives a peer's round to the copies.
 func (p *peers) Watermarks(peer string, w regions.Watermarks) { p.target.Watermarks(peer, w) }
 
+// TellTail says which records of this region's movable logs a peer does not have yet.
+func (p *peers) TellTail(ctx context.Context, peer string, budget int, send func(context.Context, regions.TailList) error) {
+	p.source.TellTail(ctx, peer, budget, send)
+}
+
+// HearTail takes what a peer says of its logs that this region has copies of.
+func (p *peers) HearTail(peer string, l regions.TailList) { p.target.HearTail(peer, l) }
+
 // LinkChanged wakes the flows that waited for the link.
 func (p *peers) LinkChanged(s regions.LinkStatus) { p.source.LinkChanged(s) }

@@ -221,6 +221,7 @@ func (t *turn) delete(ctx context.Context, h held) (*pb.LogAct, error) {
 	t.source.LogsChanged()
 	if h.role == regions.RoleCopy {
 		t.target.Forget(ctx, h.id)
+		err = errors.Join(err, t.tails.Forget(h.id))
 	}
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"time"
 
 	"domicile/api"
@@ -12,7 +13,11 @@ import (
 	"domicile/regions"
 	"domicile/regions/fabric"
 	"domicile/regions/link"
+	"domicile/regions/tail"
 )
+
+// tailsFolder is where the tails lie in the data directory.
+const tailsFolder = "tails"
 
 // drainTurn bounds how long a turn that has lost its seat waits for what is in flight:
 // its logs take nothing any more, and the next holder is waiting for its peers.
@@ -29,6 +34,7 @@ type turn struct {
 	mesh    *link.Mesh
 	source  *mirror.Source
 	target  *mirror.Target
+	tails   *tail.Book   // what is known of other homes' logs beyond the copies here
 	in      *handover.In // of the region's other nodes; nil in a solo region
 	gateway *gateway.Gateway
 
@@ -75,6 +81,11 @@ func (t *turn) onClose(f func(context.Context) error) { t.closers = append(t.clo
 func (t *turn) openLogs(ctx context.Context) error {
 	t.logs = newLogBook(t.Node)
 	t.onClose(func(context.Context) error { t.logs.closeSynced(); return nil })
+	var err error
+	if t.tails, err = tail.Open(filepath.Join(t.cfg.Data, tailsFolder), t.seams.Clock, t.logger); err != nil {
+		return err
+	}
+	t.onClose(func(context.Context) error { return t.tails.Close() })
 	return t.logs.open(ctx)
 }
 
@@ -92,7 +103,7 @@ func (t *turn) openLinks(ctx context.Context) error {
 	}
 	t.mesh, err = link.New(link.Config{
 		Self: t.cfg.Region, Peers: addresses, Identity: t.identity, Listener: listener, Dial: t.seams.Dial, Hello: t.hello,
-		Handler: (*peers)(t), Clock: t.seams.Clock, Boot: t.seams.Boot, Pace: t.seams.Pace, Logger: t.logger,
+		Handler: (*peers)(t), Tails: (*peers)(t), Clock: t.seams.Clock, Boot: t.seams.Boot, Pace: t.seams.Pace, Logger: t.logger,
 	})
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -109,14 +120,15 @@ func (t *turn) openMirror(ctx context.Context) error {
 		Copy: func(ctx context.Context, id api.LogID, _ api.Epoch) (regions.CopyLog, error) {
 			return t.logs.copyOf(ctx, id)
 		},
-		Common: t.logs.common,
-		Clock:  t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(),
+		Common: t.logs.common, Movable: t.movable, Tails: t.tails,
+		Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(),
 	})
 	if err != nil {
 		return err
 	}
 	t.source, err = mirror.NewSource(mirror.SourceConfig{
 		Self: t.cfg.Region, Federation: t.federation, HomeLogs: t.logs.allHomes, Shown: t.logs.shown, Confirmed: t.logs.confirmed, Link: t.mesh.Status, Enter: enter,
+		Movable: t.movable, TailKey: t.fabric.TailKey,
 		OpenMirror: t.mesh.OpenMirror, Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(), Hooks: t.seams.Hooks.Mirror,
 	})
 	if err != nil {
@@ -126,6 +138,12 @@ func (t *turn) openMirror(ctx context.Context) error {
 	t.onClose(t.source.Close)
 	t.target.Start(ctx)
 	return nil
+}
+
+// movable: the log may get another home, so regions with a copy are told of it ahead.
+func (t *turn) movable(log api.LogID, _ string) bool {
+	topic, ok := t.federation.Topic(log.Topic)
+	return ok && topic.Movable()
 }
 
 func (t *turn) openGateway(context.Context) error {

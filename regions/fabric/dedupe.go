@@ -6,6 +6,8 @@ import (
 	"hash"
 	"sync"
 	"time"
+
+	"domicile/regions"
 )
 
 // What the index keeps: at least minIndexAge and minIndexed ids of each log, at most
@@ -42,7 +44,14 @@ const (
 	domainBody = 'b'
 	domainID   = 'i'
 	domainVoid = 'v'
+	domainTail = 't'
 )
+
+// TailKey keys, for as long as the region's store lives, the hashes by which the ids of a
+// log of this incarnation are told to other regions.
+func (f *Fabric) TailKey(incarnation string) regions.TailKey {
+	return f.hash.sum(domainTail, []byte(incarnation))
+}
 
 // indexed is one durable id of a log.
 type indexed struct {

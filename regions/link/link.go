@@ -18,7 +18,7 @@ import (
 	"domicile/regions/identity"
 )
 
-// Config is what a mesh is made of. All fields but Dial, Pace and Boot are required.
+// Config is what a mesh is made of. All fields but Dial, Tails, Pace and Boot are required.
 type Config struct {
 	Self     string              // this region
 	Peers    map[string][]string // region → host:port of its gateways' link listeners
@@ -28,6 +28,7 @@ type Config struct {
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	Hello   func() regions.Hello // asked at each connect and after HelloChanged; Region and the wire versions are filled in
 	Handler Handler
+	Tails   Tails // nil: none are told, none are taken
 	Clock   regions.Clock
 	Boot    regions.BootClock // counts the gate's leases; nil: the system's
 	Pace    regions.Pace

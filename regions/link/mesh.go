@@ -222,7 +222,7 @@ func (m *Mesh) gateChanged(peer string) {
 // hello is ours, with the fields filled in that only the link knows.
 func (m *Mesh) hello() regions.Hello {
 	h := m.cfg.Hello()
-	h.Region, h.CertificateEnds = m.cfg.Self, m.cfg.Identity.Ends()
+	h.Region, h.CertificateEnds, h.TakesTails = m.cfg.Self, m.cfg.Identity.Ends(), m.cfg.Tails != nil
 	if h.WireVersion == 0 {
 		h.WireVersion, h.OldestWire = regions.WireVersion, regions.OldestWireVersion
 	}

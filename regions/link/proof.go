@@ -77,7 +77,7 @@ func sameHello(a, b *regions.Hello) bool {
 	}
 	return a.FabricID == b.FabricID && a.BootID == b.BootID && a.Version == b.Version && a.WireVersion == b.WireVersion &&
 		a.OldestWire == b.OldestWire && a.PolicySerial == b.PolicySerial && a.PolicyRevision == b.PolicyRevision &&
-		a.ManifestDigest == b.ManifestDigest && a.Gateway == b.Gateway && a.CertificateEnds.Equal(b.CertificateEnds)
+		a.ManifestDigest == b.ManifestDigest && a.Gateway == b.Gateway && a.TakesTails == b.TakesTails && a.CertificateEnds.Equal(b.CertificateEnds)
 }
 
 func (p *peerLink) lastHello() *regions.Hello {

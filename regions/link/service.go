@@ -91,8 +91,10 @@ func (s *service) Control(stream grpc.BidiStreamingServer[pb.ControlRequest, pb.
 	defer p.inboundOver(in)
 	ctx, cancel := context.WithCancel(stream.Context())
 	rounds := make(chan regions.Watermarks, 8)
+	tails := make(chan regions.TailList, tailsQueued)
 	var wg sync.WaitGroup
 	wg.Go(func() { p.passOn(ctx, in, rounds) })
+	wg.Go(func() { p.passTails(ctx, in, tails) })
 	defer wg.Wait()
 	defer cancel()
 	var round roundReader
@@ -107,6 +109,8 @@ func (s *service) Control(stream grpc.BidiStreamingServer[pb.ControlRequest, pb.
 			err = s.answer(stream, p, in, f.Heartbeat, received)
 		case *pb.ControlRequest_Watermarks:
 			err = round.add(f.Watermarks, rounds)
+		case *pb.ControlRequest_Tail:
+			err = s.hearTail(f.Tail, tails)
 		case *pb.ControlRequest_Hello:
 			var h regions.Hello
 			if h, err = wire.HelloFromProto(f.Hello); err == nil {

@@ -53,7 +53,8 @@ type session struct {
 	beatDue  chan struct{} // what we hear has changed: say so now
 	helloDue chan struct{}
 	frames   chan *pb.WatermarkList
-	marks    *pacer // of the frames
+	tails    chan *pb.TailList
+	marks    *pacer // of the frames and tails
 
 	mu      sync.Mutex
 	number  uint64
@@ -68,7 +69,7 @@ type beatSent struct {
 
 func newSession(p *peerLink) *session {
 	s := &session{peer: p, beatDue: make(chan struct{}, 1), helloDue: make(chan struct{}, 1),
-		frames: make(chan *pb.WatermarkList), waiting: map[uint64]beatSent{},
+		frames: make(chan *pb.WatermarkList), tails: make(chan *pb.TailList), waiting: map[uint64]beatSent{},
 		marks: newPacer(p.mesh.cfg.Clock), forwards: newForwarder(p)}
 	s.credits = newCredits(p.mesh.cfg.Clock, func() int { return s.data.raw.pacer.holds() })
 	return s
@@ -172,6 +173,7 @@ func (s *session) start() error {
 	s.work(s.control, true, func() error { return s.sendControl(control) })
 	s.work(s.control, false, func() error { return s.recvControl(control) })
 	s.work(s.control, false, s.makeRounds)
+	s.work(s.control, false, s.tellTails)
 	s.work(s.data, true, func() error { return s.forwards.send(s.ctx, forward) })
 	s.work(s.data, false, func() error { return s.forwards.receive(forward, s.data.raw.pacer) })
 	s.work(s.data, false, func() error { return s.forwards.sweep(s.ctx) })
@@ -207,12 +209,20 @@ func (s *session) sendControl(stream grpc.BidiStreamingClient[pb.ControlRequest,
 			continue
 		default:
 		}
-		frames := s.frames
+		frames, tails := s.frames, s.tails
 		room, changed := s.marks.room()
 		if !room {
-			frames = nil
+			frames, tails = nil, nil
 		}
 		var err error
+		select {
+		case f := <-frames: // before any tail
+			if err := s.sendFrame(stream, watermarks(f)); err != nil {
+				return err
+			}
+			continue
+		default:
+		}
 		select {
 		case <-changed:
 		case <-tick.C:
@@ -222,7 +232,9 @@ func (s *session) sendControl(stream grpc.BidiStreamingClient[pb.ControlRequest,
 		case <-s.helloDue:
 			err = stream.Send(&pb.ControlRequest{Frame: &pb.ControlRequest_Hello{Hello: wire.HelloToProto(s.peer.mesh.hello())}})
 		case f := <-frames:
-			err = s.sendFrame(stream, f)
+			err = s.sendFrame(stream, watermarks(f))
+		case l := <-tails:
+			err = s.sendFrame(stream, &pb.ControlRequest{Frame: &pb.ControlRequest_Tail{Tail: l}})
 		case <-s.ctx.Done():
 			return nil
 		}
@@ -251,16 +263,20 @@ func (s *session) sendBeat(stream grpc.BidiStreamingClient[pb.ControlRequest, pb
 	}}})
 }
 
-// sendFrame sends a part of a round, and a heartbeat whose answer says that it has
+// sendFrame sends a part of a round, or a tail list, and a heartbeat whose answer says that it has
 // arrived when that has to be known before the next one is due.
-func (s *session) sendFrame(stream grpc.BidiStreamingClient[pb.ControlRequest, pb.ControlResponse], f *pb.WatermarkList) error {
-	if err := stream.Send(&pb.ControlRequest{Frame: &pb.ControlRequest_Watermarks{Watermarks: f}}); err != nil {
+func (s *session) sendFrame(stream grpc.BidiStreamingClient[pb.ControlRequest, pb.ControlResponse], f *pb.ControlRequest) error {
+	if err := stream.Send(f); err != nil {
 		return err
 	}
 	if !s.marks.wrote(proto.Size(f)) {
 		return nil
 	}
 	return s.sendBeat(stream)
+}
+
+func watermarks(f *pb.WatermarkList) *pb.ControlRequest {
+	return &pb.ControlRequest{Frame: &pb.ControlRequest_Watermarks{Watermarks: f}}
 }
 
 func (s *session) recvControl(stream grpc.BidiStreamingClient[pb.ControlRequest, pb.ControlResponse]) error {

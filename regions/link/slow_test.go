@@ -26,8 +26,8 @@ func heap() int64 {
 func over(t *testing.T, pace regions.Pace, line *linktest.Line) *lab {
 	t.Helper()
 	l := newLab(t, pace, "eu-west", "us-east")
-	l.remake("us-east", func(r *region) { r.config.Dial = line.Dial(linktest.There) })
-	l.remake("eu-west", func(r *region) { r.config.Dial = line.Dial(linktest.Back) })
+	l.remake("us-east", func(r *region) { r.config.Dial, r.config.Tails = line.Dial(linktest.There), &talker{} })
+	l.remake("eu-west", func(r *region) { r.config.Dial, r.config.Tails = line.Dial(linktest.Back), &talker{} })
 	l.start("eu-west")
 	l.start("us-east")
 	l.awaitFor(30*time.Second, "us-east", "eu-west", "up", isUp)
@@ -82,7 +82,7 @@ func (g *gaps) watch(ctx context.Context, r *region, peer string) {
 
 // A line of 50 kbit/s with a round trip of 300 ms, one rate under both lanes and both
 // directions, and a router that would queue a megabyte; filled both ways with batches
-// that would take it a minute each, and rounds of 200 marks. The link stays up,
+// that would take it a minute each, and with tail lists without an end. The link stays up,
 // heartbeats pass, every forward is acknowledged, the mirror goes on, and little is in
 // flight.
 func TestR14d_HeartbeatsPassASaturatedNarrowLine(t *testing.T) {
@@ -135,6 +135,7 @@ func TestR14d_HeartbeatsPassASaturatedNarrowLine(t *testing.T) {
 		if sinks[name].count() == 0 {
 			t.Errorf("the mirror to %s has stood still", name)
 		}
+		checkTailShare(t, name, l.regions[name].config.Tails.(*talker))
 	}
 	stop()
 	watchers.Wait()

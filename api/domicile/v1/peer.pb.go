@@ -37,6 +37,7 @@ type PeerHello struct {
 	Topics                  map[string]*TopicDeclaration `protobuf:"bytes,11,rep,name=topics,proto3" json:"topics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	CertificateEndsUnixNano int64                        `protobuf:"varint,12,opt,name=certificate_ends_unix_nano,json=certificateEndsUnixNano,proto3" json:"certificate_ends_unix_nano,omitempty"`
 	Gateway                 string                       `protobuf:"bytes,13,opt,name=gateway,proto3" json:"gateway,omitempty"` // which of the region's gateways this is; "": it has one
+	TakesTails              bool                         `protobuf:"varint,14,opt,name=takes_tails,json=takesTails,proto3" json:"takes_tails,omitempty"`
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
 }
@@ -160,6 +161,13 @@ func (x *PeerHello) GetGateway() string {
 		return x.Gateway
 	}
 	return ""
+}
+
+func (x *PeerHello) GetTakesTails() bool {
+	if x != nil {
+		return x.TakesTails
+	}
+	return false
 }
 
 type TopicDeclaration struct {
@@ -309,6 +317,7 @@ type ControlRequest struct {
 	//	*ControlRequest_Heartbeat
 	//	*ControlRequest_Watermarks
 	//	*ControlRequest_Hello
+	//	*ControlRequest_Tail
 	Frame         isControlRequest_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -378,6 +387,15 @@ func (x *ControlRequest) GetHello() *PeerHello {
 	return nil
 }
 
+func (x *ControlRequest) GetTail() *TailList {
+	if x != nil {
+		if x, ok := x.Frame.(*ControlRequest_Tail); ok {
+			return x.Tail
+		}
+	}
+	return nil
+}
+
 type isControlRequest_Frame interface {
 	isControlRequest_Frame()
 }
@@ -394,11 +412,17 @@ type ControlRequest_Hello struct {
 	Hello *PeerHello `protobuf:"bytes,3,opt,name=hello,proto3,oneof"` // something in it has changed
 }
 
+type ControlRequest_Tail struct {
+	Tail *TailList `protobuf:"bytes,4,opt,name=tail,proto3,oneof"` // only to a peer that takes it
+}
+
 func (*ControlRequest_Heartbeat) isControlRequest_Frame() {}
 
 func (*ControlRequest_Watermarks) isControlRequest_Frame() {}
 
 func (*ControlRequest_Hello) isControlRequest_Frame() {}
+
+func (*ControlRequest_Tail) isControlRequest_Frame() {}
 
 type ControlResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -765,6 +789,191 @@ func (x *Watermark) GetDigest() string {
 	return ""
 }
 
+// TailList names records of a log that the peer does not have yet and may hold.
+type TailList struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Log              *LogId                 `protobuf:"bytes,1,opt,name=log,proto3" json:"log,omitempty"`
+	Incarnation      string                 `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Epoch            *Epoch                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Key              []byte                 `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"` // of the hashes
+	Head             uint64                 `protobuf:"varint,5,opt,name=head,proto3" json:"head,omitempty"`
+	HeadTimeUnixNano int64                  `protobuf:"fixed64,6,opt,name=head_time_unix_nano,json=headTimeUnixNano,proto3" json:"head_time_unix_nano,omitempty"`
+	ClosedUnixNano   int64                  `protobuf:"fixed64,7,opt,name=closed_unix_nano,json=closedUnixNano,proto3" json:"closed_unix_nano,omitempty"`
+	Entries          []*TailEntry           `protobuf:"bytes,8,rep,name=entries,proto3" json:"entries,omitempty"` // in order
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *TailList) Reset() {
+	*x = TailList{}
+	mi := &file_domicile_v1_peer_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TailList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TailList) ProtoMessage() {}
+
+func (x *TailList) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_peer_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TailList.ProtoReflect.Descriptor instead.
+func (*TailList) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *TailList) GetLog() *LogId {
+	if x != nil {
+		return x.Log
+	}
+	return nil
+}
+
+func (x *TailList) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *TailList) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *TailList) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *TailList) GetHead() uint64 {
+	if x != nil {
+		return x.Head
+	}
+	return 0
+}
+
+func (x *TailList) GetHeadTimeUnixNano() int64 {
+	if x != nil {
+		return x.HeadTimeUnixNano
+	}
+	return 0
+}
+
+func (x *TailList) GetClosedUnixNano() int64 {
+	if x != nil {
+		return x.ClosedUnixNano
+	}
+	return 0
+}
+
+func (x *TailList) GetEntries() []*TailEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+type TailEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"` // of a gap: its last
+	Before        uint64                 `protobuf:"varint,2,opt,name=before,proto3" json:"before,omitempty"`     // sequences of a gap before its last
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`          // of a gap; "": a record
+	Id            uint64                 `protobuf:"fixed64,4,opt,name=id,proto3" json:"id,omitempty"`            // keyed hash of the record's id
+	TimeUnixNano  int64                  `protobuf:"fixed64,5,opt,name=time_unix_nano,json=timeUnixNano,proto3" json:"time_unix_nano,omitempty"`
+	Bytes         uint32                 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TailEntry) Reset() {
+	*x = TailEntry{}
+	mi := &file_domicile_v1_peer_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TailEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TailEntry) ProtoMessage() {}
+
+func (x *TailEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_peer_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TailEntry.ProtoReflect.Descriptor instead.
+func (*TailEntry) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TailEntry) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *TailEntry) GetBefore() uint64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *TailEntry) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *TailEntry) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *TailEntry) GetTimeUnixNano() int64 {
+	if x != nil {
+		return x.TimeUnixNano
+	}
+	return 0
+}
+
+func (x *TailEntry) GetBytes() uint32 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 type ForwardRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Number         uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
@@ -781,7 +990,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_domicile_v1_peer_proto_msgTypes[10]
+	mi := &file_domicile_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -793,7 +1002,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_peer_proto_msgTypes[10]
+	mi := &file_domicile_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -806,7 +1015,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ForwardRequest) GetNumber() uint64 {
@@ -877,7 +1086,7 @@ type Principal struct {
 
 func (x *Principal) Reset() {
 	*x = Principal{}
-	mi := &file_domicile_v1_peer_proto_msgTypes[11]
+	mi := &file_domicile_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -889,7 +1098,7 @@ func (x *Principal) String() string {
 func (*Principal) ProtoMessage() {}
 
 func (x *Principal) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_peer_proto_msgTypes[11]
+	mi := &file_domicile_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -902,7 +1111,7 @@ func (x *Principal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Principal.ProtoReflect.Descriptor instead.
 func (*Principal) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Principal) GetName() string {
@@ -948,7 +1157,7 @@ type ForwardResponse struct {
 
 func (x *ForwardResponse) Reset() {
 	*x = ForwardResponse{}
-	mi := &file_domicile_v1_peer_proto_msgTypes[12]
+	mi := &file_domicile_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -960,7 +1169,7 @@ func (x *ForwardResponse) String() string {
 func (*ForwardResponse) ProtoMessage() {}
 
 func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_peer_proto_msgTypes[12]
+	mi := &file_domicile_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -973,7 +1182,7 @@ func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
 func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ForwardResponse) GetNumber() uint64 {
@@ -1044,7 +1253,7 @@ type MirrorRequest struct {
 
 func (x *MirrorRequest) Reset() {
 	*x = MirrorRequest{}
-	mi := &file_domicile_v1_peer_proto_msgTypes[13]
+	mi := &file_domicile_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1265,7 @@ func (x *MirrorRequest) String() string {
 func (*MirrorRequest) ProtoMessage() {}
 
 func (x *MirrorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_peer_proto_msgTypes[13]
+	mi := &file_domicile_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1278,7 @@ func (x *MirrorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirrorRequest.ProtoReflect.Descriptor instead.
 func (*MirrorRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *MirrorRequest) GetFrame() isMirrorRequest_Frame {
@@ -1126,7 +1335,7 @@ type MirrorOpen struct {
 
 func (x *MirrorOpen) Reset() {
 	*x = MirrorOpen{}
-	mi := &file_domicile_v1_peer_proto_msgTypes[14]
+	mi := &file_domicile_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1347,7 @@ func (x *MirrorOpen) String() string {
 func (*MirrorOpen) ProtoMessage() {}
 
 func (x *MirrorOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_peer_proto_msgTypes[14]
+	mi := &file_domicile_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1360,7 @@ func (x *MirrorOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirrorOpen.ProtoReflect.Descriptor instead.
 func (*MirrorOpen) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MirrorOpen) GetLog() *LogId {
@@ -1201,7 +1410,7 @@ type MirrorBatch struct {
 
 func (x *MirrorBatch) Reset() {
 	*x = MirrorBatch{}
-	mi := &file_domicile_v1_peer_proto_msgTypes[15]
+	mi := &file_domicile_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1422,7 @@ func (x *MirrorBatch) String() string {
 func (*MirrorBatch) ProtoMessage() {}
 
 func (x *MirrorBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_peer_proto_msgTypes[15]
+	mi := &file_domicile_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1435,7 @@ func (x *MirrorBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirrorBatch.ProtoReflect.Descriptor instead.
 func (*MirrorBatch) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MirrorBatch) GetIncarnation() string {
@@ -1272,7 +1481,7 @@ type MirrorItem struct {
 
 func (x *MirrorItem) Reset() {
 	*x = MirrorItem{}
-	mi := &file_domicile_v1_peer_proto_msgTypes[16]
+	mi := &file_domicile_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1493,7 @@ func (x *MirrorItem) String() string {
 func (*MirrorItem) ProtoMessage() {}
 
 func (x *MirrorItem) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_peer_proto_msgTypes[16]
+	mi := &file_domicile_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1506,7 @@ func (x *MirrorItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirrorItem.ProtoReflect.Descriptor instead.
 func (*MirrorItem) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *MirrorItem) GetSequence() uint64 {
@@ -1363,7 +1572,7 @@ type MirrorGap struct {
 
 func (x *MirrorGap) Reset() {
 	*x = MirrorGap{}
-	mi := &file_domicile_v1_peer_proto_msgTypes[17]
+	mi := &file_domicile_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1584,7 @@ func (x *MirrorGap) String() string {
 func (*MirrorGap) ProtoMessage() {}
 
 func (x *MirrorGap) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_peer_proto_msgTypes[17]
+	mi := &file_domicile_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1597,7 @@ func (x *MirrorGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirrorGap.ProtoReflect.Descriptor instead.
 func (*MirrorGap) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{17}
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MirrorGap) GetKind() string {
@@ -1450,7 +1659,7 @@ type MirrorResponse struct {
 
 func (x *MirrorResponse) Reset() {
 	*x = MirrorResponse{}
-	mi := &file_domicile_v1_peer_proto_msgTypes[18]
+	mi := &file_domicile_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1671,7 @@ func (x *MirrorResponse) String() string {
 func (*MirrorResponse) ProtoMessage() {}
 
 func (x *MirrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_peer_proto_msgTypes[18]
+	mi := &file_domicile_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1684,7 @@ func (x *MirrorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirrorResponse.ProtoReflect.Descriptor instead.
 func (*MirrorResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MirrorResponse) GetIncarnation() string {
@@ -1556,7 +1765,7 @@ type LedgerSum struct {
 
 func (x *LedgerSum) Reset() {
 	*x = LedgerSum{}
-	mi := &file_domicile_v1_peer_proto_msgTypes[19]
+	mi := &file_domicile_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1777,7 @@ func (x *LedgerSum) String() string {
 func (*LedgerSum) ProtoMessage() {}
 
 func (x *LedgerSum) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_peer_proto_msgTypes[19]
+	mi := &file_domicile_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1790,7 @@ func (x *LedgerSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerSum.ProtoReflect.Descriptor instead.
 func (*LedgerSum) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LedgerSum) GetMirrored() uint64 {
@@ -1637,7 +1846,7 @@ var File_domicile_v1_peer_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16domicile/v1/peer.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x17google/rpc/status.proto\"\xca\x04\n" +
+	"\x16domicile/v1/peer.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x17google/rpc/status.proto\"\xeb\x04\n" +
 	"\tPeerHello\x12\x1e\n" +
 	"\n" +
 	"federation\x18\x01 \x01(\tR\n" +
@@ -1654,7 +1863,9 @@ const file_domicile_v1_peer_proto_rawDesc = "" +
 	" \x01(\tR\x0emanifestDigest\x12:\n" +
 	"\x06topics\x18\v \x03(\v2\".domicile.v1.PeerHello.TopicsEntryR\x06topics\x12;\n" +
 	"\x1acertificate_ends_unix_nano\x18\f \x01(\x03R\x17certificateEndsUnixNano\x12\x18\n" +
-	"\agateway\x18\r \x01(\tR\agateway\x1aX\n" +
+	"\agateway\x18\r \x01(\tR\agateway\x12\x1f\n" +
+	"\vtakes_tails\x18\x0e \x01(\bR\n" +
+	"takesTails\x1aX\n" +
 	"\vTopicsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.domicile.v1.TopicDeclarationR\x05value:\x028\x01\"\xa8\x01\n" +
@@ -1667,13 +1878,14 @@ const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\fHelloRequest\x12,\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.domicile.v1.PeerHelloR\x05hello\"=\n" +
 	"\rHelloResponse\x12,\n" +
-	"\x05hello\x18\x01 \x01(\v2\x16.domicile.v1.PeerHelloR\x05hello\"\xbf\x01\n" +
+	"\x05hello\x18\x01 \x01(\v2\x16.domicile.v1.PeerHelloR\x05hello\"\xec\x01\n" +
 	"\x0eControlRequest\x126\n" +
 	"\theartbeat\x18\x01 \x01(\v2\x16.domicile.v1.HeartbeatH\x00R\theartbeat\x12<\n" +
 	"\n" +
 	"watermarks\x18\x02 \x01(\v2\x1a.domicile.v1.WatermarkListH\x00R\n" +
 	"watermarks\x12.\n" +
-	"\x05hello\x18\x03 \x01(\v2\x16.domicile.v1.PeerHelloH\x00R\x05helloB\a\n" +
+	"\x05hello\x18\x03 \x01(\v2\x16.domicile.v1.PeerHelloH\x00R\x05hello\x12+\n" +
+	"\x04tail\x18\x04 \x01(\v2\x15.domicile.v1.TailListH\x00R\x04tailB\a\n" +
 	"\x05frame\"D\n" +
 	"\x0fControlResponse\x121\n" +
 	"\x05reply\x18\x01 \x01(\v2\x1b.domicile.v1.HeartbeatReplyR\x05reply\"f\n" +
@@ -1702,7 +1914,23 @@ const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\x13head_time_unix_nano\x18\x06 \x01(\x10R\x10headTimeUnixNano\x12(\n" +
 	"\x10closed_unix_nano\x18\a \x01(\x10R\x0eclosedUnixNano\x12\x14\n" +
 	"\x05first\x18\b \x01(\x04R\x05first\x12\x16\n" +
-	"\x06digest\x18\t \x01(\tR\x06digest\"\xcc\x02\n" +
+	"\x06digest\x18\t \x01(\tR\x06digest\"\xad\x02\n" +
+	"\bTailList\x12$\n" +
+	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12(\n" +
+	"\x05epoch\x18\x03 \x01(\v2\x12.domicile.v1.EpochR\x05epoch\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\fR\x03key\x12\x12\n" +
+	"\x04head\x18\x05 \x01(\x04R\x04head\x12-\n" +
+	"\x13head_time_unix_nano\x18\x06 \x01(\x10R\x10headTimeUnixNano\x12(\n" +
+	"\x10closed_unix_nano\x18\a \x01(\x10R\x0eclosedUnixNano\x120\n" +
+	"\aentries\x18\b \x03(\v2\x16.domicile.v1.TailEntryR\aentries\"\x9f\x01\n" +
+	"\tTailEntry\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
+	"\x06before\x18\x02 \x01(\x04R\x06before\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\x06R\x02id\x12$\n" +
+	"\x0etime_unix_nano\x18\x05 \x01(\x10R\ftimeUnixNano\x12\x14\n" +
+	"\x05bytes\x18\x06 \x01(\rR\x05bytes\"\xcc\x02\n" +
 	"\x0eForwardRequest\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12+\n" +
 	"\x06record\x18\x02 \x01(\v2\x13.domicile.v1.RecordR\x06record\x12$\n" +
@@ -1791,7 +2019,7 @@ func file_domicile_v1_peer_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_peer_proto_rawDescData
 }
 
-var file_domicile_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_domicile_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_domicile_v1_peer_proto_goTypes = []any{
 	(*PeerHello)(nil),        // 0: domicile.v1.PeerHello
 	(*TopicDeclaration)(nil), // 1: domicile.v1.TopicDeclaration
@@ -1803,67 +2031,73 @@ var file_domicile_v1_peer_proto_goTypes = []any{
 	(*HeartbeatReply)(nil),   // 7: domicile.v1.HeartbeatReply
 	(*WatermarkList)(nil),    // 8: domicile.v1.WatermarkList
 	(*Watermark)(nil),        // 9: domicile.v1.Watermark
-	(*ForwardRequest)(nil),   // 10: domicile.v1.ForwardRequest
-	(*Principal)(nil),        // 11: domicile.v1.Principal
-	(*ForwardResponse)(nil),  // 12: domicile.v1.ForwardResponse
-	(*MirrorRequest)(nil),    // 13: domicile.v1.MirrorRequest
-	(*MirrorOpen)(nil),       // 14: domicile.v1.MirrorOpen
-	(*MirrorBatch)(nil),      // 15: domicile.v1.MirrorBatch
-	(*MirrorItem)(nil),       // 16: domicile.v1.MirrorItem
-	(*MirrorGap)(nil),        // 17: domicile.v1.MirrorGap
-	(*MirrorResponse)(nil),   // 18: domicile.v1.MirrorResponse
-	(*LedgerSum)(nil),        // 19: domicile.v1.LedgerSum
-	nil,                      // 20: domicile.v1.PeerHello.TopicsEntry
-	nil,                      // 21: domicile.v1.TopicDeclaration.FieldsEntry
-	(*LogId)(nil),            // 22: domicile.v1.LogId
-	(*Epoch)(nil),            // 23: domicile.v1.Epoch
-	(*Record)(nil),           // 24: domicile.v1.Record
-	(*Retry)(nil),            // 25: domicile.v1.Retry
-	(*Ack)(nil),              // 26: domicile.v1.Ack
-	(*status.Status)(nil),    // 27: google.rpc.Status
+	(*TailList)(nil),         // 10: domicile.v1.TailList
+	(*TailEntry)(nil),        // 11: domicile.v1.TailEntry
+	(*ForwardRequest)(nil),   // 12: domicile.v1.ForwardRequest
+	(*Principal)(nil),        // 13: domicile.v1.Principal
+	(*ForwardResponse)(nil),  // 14: domicile.v1.ForwardResponse
+	(*MirrorRequest)(nil),    // 15: domicile.v1.MirrorRequest
+	(*MirrorOpen)(nil),       // 16: domicile.v1.MirrorOpen
+	(*MirrorBatch)(nil),      // 17: domicile.v1.MirrorBatch
+	(*MirrorItem)(nil),       // 18: domicile.v1.MirrorItem
+	(*MirrorGap)(nil),        // 19: domicile.v1.MirrorGap
+	(*MirrorResponse)(nil),   // 20: domicile.v1.MirrorResponse
+	(*LedgerSum)(nil),        // 21: domicile.v1.LedgerSum
+	nil,                      // 22: domicile.v1.PeerHello.TopicsEntry
+	nil,                      // 23: domicile.v1.TopicDeclaration.FieldsEntry
+	(*LogId)(nil),            // 24: domicile.v1.LogId
+	(*Epoch)(nil),            // 25: domicile.v1.Epoch
+	(*Record)(nil),           // 26: domicile.v1.Record
+	(*Retry)(nil),            // 27: domicile.v1.Retry
+	(*Ack)(nil),              // 28: domicile.v1.Ack
+	(*status.Status)(nil),    // 29: google.rpc.Status
 }
 var file_domicile_v1_peer_proto_depIdxs = []int32{
-	20, // 0: domicile.v1.PeerHello.topics:type_name -> domicile.v1.PeerHello.TopicsEntry
-	21, // 1: domicile.v1.TopicDeclaration.fields:type_name -> domicile.v1.TopicDeclaration.FieldsEntry
+	22, // 0: domicile.v1.PeerHello.topics:type_name -> domicile.v1.PeerHello.TopicsEntry
+	23, // 1: domicile.v1.TopicDeclaration.fields:type_name -> domicile.v1.TopicDeclaration.FieldsEntry
 	0,  // 2: domicile.v1.HelloRequest.hello:type_name -> domicile.v1.PeerHello
 	0,  // 3: domicile.v1.HelloResponse.hello:type_name -> domicile.v1.PeerHello
 	6,  // 4: domicile.v1.ControlRequest.heartbeat:type_name -> domicile.v1.Heartbeat
 	8,  // 5: domicile.v1.ControlRequest.watermarks:type_name -> domicile.v1.WatermarkList
 	0,  // 6: domicile.v1.ControlRequest.hello:type_name -> domicile.v1.PeerHello
-	7,  // 7: domicile.v1.ControlResponse.reply:type_name -> domicile.v1.HeartbeatReply
-	9,  // 8: domicile.v1.WatermarkList.logs:type_name -> domicile.v1.Watermark
-	22, // 9: domicile.v1.Watermark.log:type_name -> domicile.v1.LogId
-	23, // 10: domicile.v1.Watermark.epoch:type_name -> domicile.v1.Epoch
-	24, // 11: domicile.v1.ForwardRequest.record:type_name -> domicile.v1.Record
-	22, // 12: domicile.v1.ForwardRequest.log:type_name -> domicile.v1.LogId
-	11, // 13: domicile.v1.ForwardRequest.principal:type_name -> domicile.v1.Principal
-	25, // 14: domicile.v1.ForwardRequest.retry:type_name -> domicile.v1.Retry
-	26, // 15: domicile.v1.ForwardResponse.ack:type_name -> domicile.v1.Ack
-	27, // 16: domicile.v1.ForwardResponse.error:type_name -> google.rpc.Status
-	14, // 17: domicile.v1.MirrorRequest.open:type_name -> domicile.v1.MirrorOpen
-	15, // 18: domicile.v1.MirrorRequest.batch:type_name -> domicile.v1.MirrorBatch
-	22, // 19: domicile.v1.MirrorOpen.log:type_name -> domicile.v1.LogId
-	23, // 20: domicile.v1.MirrorOpen.epoch:type_name -> domicile.v1.Epoch
-	16, // 21: domicile.v1.MirrorBatch.items:type_name -> domicile.v1.MirrorItem
-	23, // 22: domicile.v1.MirrorItem.epoch:type_name -> domicile.v1.Epoch
-	24, // 23: domicile.v1.MirrorItem.record:type_name -> domicile.v1.Record
-	17, // 24: domicile.v1.MirrorItem.gap:type_name -> domicile.v1.MirrorGap
-	23, // 25: domicile.v1.MirrorResponse.epoch:type_name -> domicile.v1.Epoch
-	19, // 26: domicile.v1.MirrorResponse.ledger:type_name -> domicile.v1.LedgerSum
-	1,  // 27: domicile.v1.PeerHello.TopicsEntry.value:type_name -> domicile.v1.TopicDeclaration
-	2,  // 28: domicile.v1.PeerService.Hello:input_type -> domicile.v1.HelloRequest
-	4,  // 29: domicile.v1.PeerService.Control:input_type -> domicile.v1.ControlRequest
-	10, // 30: domicile.v1.PeerService.Forward:input_type -> domicile.v1.ForwardRequest
-	13, // 31: domicile.v1.PeerService.Mirror:input_type -> domicile.v1.MirrorRequest
-	3,  // 32: domicile.v1.PeerService.Hello:output_type -> domicile.v1.HelloResponse
-	5,  // 33: domicile.v1.PeerService.Control:output_type -> domicile.v1.ControlResponse
-	12, // 34: domicile.v1.PeerService.Forward:output_type -> domicile.v1.ForwardResponse
-	18, // 35: domicile.v1.PeerService.Mirror:output_type -> domicile.v1.MirrorResponse
-	32, // [32:36] is the sub-list for method output_type
-	28, // [28:32] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	10, // 7: domicile.v1.ControlRequest.tail:type_name -> domicile.v1.TailList
+	7,  // 8: domicile.v1.ControlResponse.reply:type_name -> domicile.v1.HeartbeatReply
+	9,  // 9: domicile.v1.WatermarkList.logs:type_name -> domicile.v1.Watermark
+	24, // 10: domicile.v1.Watermark.log:type_name -> domicile.v1.LogId
+	25, // 11: domicile.v1.Watermark.epoch:type_name -> domicile.v1.Epoch
+	24, // 12: domicile.v1.TailList.log:type_name -> domicile.v1.LogId
+	25, // 13: domicile.v1.TailList.epoch:type_name -> domicile.v1.Epoch
+	11, // 14: domicile.v1.TailList.entries:type_name -> domicile.v1.TailEntry
+	26, // 15: domicile.v1.ForwardRequest.record:type_name -> domicile.v1.Record
+	24, // 16: domicile.v1.ForwardRequest.log:type_name -> domicile.v1.LogId
+	13, // 17: domicile.v1.ForwardRequest.principal:type_name -> domicile.v1.Principal
+	27, // 18: domicile.v1.ForwardRequest.retry:type_name -> domicile.v1.Retry
+	28, // 19: domicile.v1.ForwardResponse.ack:type_name -> domicile.v1.Ack
+	29, // 20: domicile.v1.ForwardResponse.error:type_name -> google.rpc.Status
+	16, // 21: domicile.v1.MirrorRequest.open:type_name -> domicile.v1.MirrorOpen
+	17, // 22: domicile.v1.MirrorRequest.batch:type_name -> domicile.v1.MirrorBatch
+	24, // 23: domicile.v1.MirrorOpen.log:type_name -> domicile.v1.LogId
+	25, // 24: domicile.v1.MirrorOpen.epoch:type_name -> domicile.v1.Epoch
+	18, // 25: domicile.v1.MirrorBatch.items:type_name -> domicile.v1.MirrorItem
+	25, // 26: domicile.v1.MirrorItem.epoch:type_name -> domicile.v1.Epoch
+	26, // 27: domicile.v1.MirrorItem.record:type_name -> domicile.v1.Record
+	19, // 28: domicile.v1.MirrorItem.gap:type_name -> domicile.v1.MirrorGap
+	25, // 29: domicile.v1.MirrorResponse.epoch:type_name -> domicile.v1.Epoch
+	21, // 30: domicile.v1.MirrorResponse.ledger:type_name -> domicile.v1.LedgerSum
+	1,  // 31: domicile.v1.PeerHello.TopicsEntry.value:type_name -> domicile.v1.TopicDeclaration
+	2,  // 32: domicile.v1.PeerService.Hello:input_type -> domicile.v1.HelloRequest
+	4,  // 33: domicile.v1.PeerService.Control:input_type -> domicile.v1.ControlRequest
+	12, // 34: domicile.v1.PeerService.Forward:input_type -> domicile.v1.ForwardRequest
+	15, // 35: domicile.v1.PeerService.Mirror:input_type -> domicile.v1.MirrorRequest
+	3,  // 36: domicile.v1.PeerService.Hello:output_type -> domicile.v1.HelloResponse
+	5,  // 37: domicile.v1.PeerService.Control:output_type -> domicile.v1.ControlResponse
+	14, // 38: domicile.v1.PeerService.Forward:output_type -> domicile.v1.ForwardResponse
+	20, // 39: domicile.v1.PeerService.Mirror:output_type -> domicile.v1.MirrorResponse
+	36, // [36:40] is the sub-list for method output_type
+	32, // [32:36] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_peer_proto_init() }
@@ -1876,12 +2110,13 @@ func file_domicile_v1_peer_proto_init() {
 		(*ControlRequest_Heartbeat)(nil),
 		(*ControlRequest_Watermarks)(nil),
 		(*ControlRequest_Hello)(nil),
+		(*ControlRequest_Tail)(nil),
 	}
-	file_domicile_v1_peer_proto_msgTypes[12].OneofWrappers = []any{
+	file_domicile_v1_peer_proto_msgTypes[14].OneofWrappers = []any{
 		(*ForwardResponse_Ack)(nil),
 		(*ForwardResponse_Error)(nil),
 	}
-	file_domicile_v1_peer_proto_msgTypes[13].OneofWrappers = []any{
+	file_domicile_v1_peer_proto_msgTypes[15].OneofWrappers = []any{
 		(*MirrorRequest_Open)(nil),
 		(*MirrorRequest_Batch)(nil),
 	}
@@ -1891,7 +2126,7 @@ func file_domicile_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_peer_proto_rawDesc), len(file_domicile_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
