@@ -120,6 +120,7 @@ func TestB42_OverlappingSeatsMirrorNothingTwice(t *testing.T) {
 	}
 	flow := func(name string) (regions.MirrorStream, uint64) {
 		d.regions["eu-west"] = d.eu[name]
+		d.await("eu-west", "us-east", "up", isUp) // us-east knew it first
 		s, opened := openFlow(t, d.lab, "eu-west", "us-east")
 		return s, opened.Cursor.Sequence
 	}
