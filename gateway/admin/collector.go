@@ -19,12 +19,16 @@ var (
 	safeTimeSeconds = desc("domicile_mirror_safe_time_seconds", "Unix time up to which this region's copy is complete, on the origin's clock.", "log", "home", "target")
 	pendingRecords  = desc("domicile_mirror_pending_records", "Records that the target does not have yet, as far as this region knows.", "log", "home", "target")
 	pendingBytes    = desc("domicile_mirror_pending_bytes", "Bytes that the target does not have yet, as far as this region knows.", "log", "home", "target")
+	lossSeconds     = desc("domicile_mirror_seconds_to_loss", "Seconds until retention overtakes the target's copy, or appends are refused, at the present rates; 0: it has begun; no sample where nothing is ahead.", "log", "home", "target", "kind")
+	lostRecords     = desc("domicile_mirror_lost_sequences", "Sequences that were gone before the target had them, in this run.", "log", "home", "target")
 	mirrorState     = desc("domicile_mirror_state", "1 for the state a flow is in.", "log", "home", "target", "state")
-	linkUp          = desc("domicile_link_up", "1 if both directions of the link are proven; no sample if nothing was heard in this run.", "peer")
+	linkUp          = desc("domicile_link_up", "1 if both directions of the link are proven; no sample until the node has tried.", "peer")
 	linkRTT         = desc("domicile_link_rtt_seconds", "Round trip of a heartbeat.", "peer")
 	linkOffset      = desc("domicile_link_clock_offset_seconds", "The peer's clock minus ours, as measured.", "peer")
 	policyActive    = desc("domicile_policy_active", "1 if a policy is active.")
 	policySerial    = desc("domicile_policy_serial", "Serial of the active policy.")
+	policyRefused   = desc("domicile_policy_refused", "1 if the policy that was tried last was refused, and an older one or none is in force.")
+	policyCandidate = desc("domicile_policy_candidate", "1 if the policy directory differs from what was loaded last.")
 	certificateDays = desc("domicile_certificate_days_left", "Days until a certificate ends.", "name", "kind")
 	seatHeld        = desc("domicile_seat_held", "1 if this node holds the region's seat and has its logs open.")
 	seatTerm        = desc("domicile_seat_term", "Term of the region's seat, where it is known.")
@@ -63,6 +67,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	if !slices.Contains(v.Silent, silentPolicy) {
 		gauge(policyActive, truth(v.Policy.Active))
+		gauge(policyRefused, truth(v.Policy.Problem != ""))
+		gauge(policyCandidate, truth(v.Policy.Candidate != ""))
 	}
 	if v.Policy.Active {
 		gauge(policySerial, float64(v.Policy.Serial))
@@ -71,7 +77,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(certificateDays, cert.Ends.Sub(v.Now).Hours()/24, cert.Name, cert.Kind)
 	}
 	if s := v.Storage; s != nil {
-		gauge(storageHealthy, truth(s.Healthy))
+		gauge(storageHealthy, truth(s.Healthy && s.Full == ""))
 		gauge(storageUsed, float64(s.Used))
 		gauge(storageLimit, float64(s.Limit))
 	}
@@ -106,12 +112,32 @@ func collectLag(l *regions.Lag, region string, gauge func(*prometheus.Desc, floa
 	if l.Home == region && l.ExposureKnown {
 		gauge(exposureSeconds, l.Exposure.Seconds(), labels...)
 	}
+	if l.Home == region {
+		collectLoss(l, labels, gauge)
+	}
 	if l.RecordsKnown {
 		gauge(pendingRecords, float64(l.Records), labels...)
 	}
 	if l.BytesKnown {
 		gauge(pendingBytes, float64(l.Bytes), labels...)
 	}
+}
+
+// collectLoss is for the home, which alone knows what its retention is about to take.
+func collectLoss(l *regions.Lag, labels []string, gauge func(*prometheus.Desc, float64, ...string)) {
+	switch l.Loss.State {
+	case regions.LossNow:
+		gauge(lossSeconds, 0, append(labels, "loss")...)
+	case regions.LossAhead:
+		gauge(lossSeconds, l.Loss.In.Seconds(), append(labels, "loss")...)
+	case regions.LossRefusal:
+		gauge(lossSeconds, l.Loss.In.Seconds(), append(labels, "refusal")...)
+	}
+	var lost uint64
+	for i := range l.Lost {
+		lost += l.Lost[i].Count()
+	}
+	gauge(lostRecords, float64(lost), labels...)
 }
 
 func truth(b bool) float64 {
