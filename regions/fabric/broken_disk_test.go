@@ -104,6 +104,7 @@ func readOnlyDisk(t *testing.T) {
 // code; nothing is taken for lost; records are taken on; the store says what can't be read;
 // and with the disk healed all of it is there.
 func TestRA5_ReadErrorIsNoLoss(t *testing.T) {
+	withoutDetector(t)
 	needRoot(t, "strace")
 	if out, err := exec.Command("strace", "-o", os.DevNull, "true").CombinedOutput(); err != nil {
 		t.Skipf("strace can't attach here: %s", out)

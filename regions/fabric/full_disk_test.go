@@ -18,6 +18,7 @@ import (
 // start while it is full takes nothing away, one without any room is refused, and all of
 // it goes on once there is space again.
 func TestB39_FullDiskRefusesInTimeAndLosesNothingAcked(t *testing.T) {
+	withoutDetector(t)
 	needRoot(t, "unshare", "mount", "umount")
 	inNamespace(t, fullDisk)
 }

@@ -173,6 +173,7 @@ func runMove() bool {
 // A move that is killed at any step is done over and ends with one store that opens and
 // is whole. In between there is never more than one.
 func TestRA1_KilledMoveGoesOn(t *testing.T) {
+	withoutDetector(t)
 	const n = 5000
 	stages := []string{"made", "home 1", "any", "home 3", "any", "copied", "compared", "complete", "retired"}
 	from, to := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "new")
@@ -299,6 +300,7 @@ func TestRA1_MoveComparesBeforeItSwitches(t *testing.T) {
 // A failed sync leaves holes in the middle of a log, at the broker's. They are no part of
 // what moves; where a record is missing the reader is told so as before.
 func TestRA1_MoveStepsOverHoles(t *testing.T) {
+	withoutDetector(t)
 	from, to := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "new")
 	f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = from })
 	l := fabrictest.Home(t, f, "orders@here")

@@ -55,9 +55,7 @@ type cutCase struct {
 
 func powerCut(t *testing.T, c cutCase) {
 	needRoot(t, "unshare", "mkfs.ext4", "mount", "cp")
-	if raceDetector {
-		t.Skip("runs without the race detector")
-	}
+	withoutDetector(t)
 	inNamespace(t, func(t *testing.T) { cutPower(t, c) })
 }
 
@@ -215,5 +213,14 @@ func checkOrder(t *testing.T, trace string, want int) {
 	}
 	if acks < want {
 		t.Fatalf("%d acks in the trace, want %d", acks, want)
+	}
+}
+
+// withoutDetector leaves out what takes long and happens in other processes, of which the
+// race detector sees nothing.
+func withoutDetector(t *testing.T) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("runs without the race detector")
 	}
 }

@@ -154,6 +154,7 @@ func follow(t *testing.T, f *fabric.Fabric, cfg fabric.LogConfig) *atomic.Pointe
 // stays readable, the broker is not started again while the disk is full, and takes
 // records again by itself once it is not.
 func TestB39_ComesBackByItselfFromAFullDisk(t *testing.T) {
+	withoutDetector(t)
 	needRoot(t, "unshare", "mount", "umount")
 	inNamespace(t, comesBack)
 }
