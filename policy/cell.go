@@ -88,7 +88,7 @@ func (l layout) index(c Cell) (i uint32, ok bool) {
 		return 0, false
 	}
 	i = c.combo - 1
-	if c.point.asksWho() {
+	if c.point.AsksWho() {
 		if c.class == 0 || uint32(c.class) > l.classes || uint32(c.place) >= l.places {
 			return 0, false
 		}
@@ -138,7 +138,7 @@ func (l layout) cell(i uint32) (c Cell, ok bool) {
 	default:
 		c.origin = pop(l.regions) + 1
 	}
-	if c.point.asksWho() {
+	if c.point.AsksWho() {
 		c.place = pop(l.places)
 		c.class = pop(l.classes) + 1
 	} else if c.origin == c.target {

@@ -18,6 +18,11 @@ const (
 	ReasonObligation = "D406_OBLIGATION"
 )
 
+// ReasonCodes lists the codes of reasons.
+func ReasonCodes() []string {
+	return []string{ReasonPermitted, ReasonForbidden, ReasonBoundary, ReasonPlace, ReasonNoPermit, ReasonUnknown, ReasonObligation}
+}
+
 // Reason is one cause of a decision: a stable code, the rule as package/id ("" when
 // no author's rule was the cause) and a sentence for people.
 type Reason struct{ Code, Rule, Text string }

@@ -51,8 +51,8 @@ func (p Point) denial() api.Code {
 	}
 }
 
-// asksWho reports whether the point has a principal.
-func (p Point) asksWho() bool { return p == Admit || p == Transit || p == Consume }
+// AsksWho reports whether the point has a principal.
+func (p Point) AsksWho() bool { return p == Admit || p == Transit || p == Consume }
 
 func hintNearest(prefix, word string, known []string) string {
 	if near := strict.Nearest(word, known); near != "" {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,51 +17,100 @@ import (
 
 func (a *app) policyCommand() *cobra.Command {
 	group := &cobra.Command{
-		Use: "policy", Short: "Check and activate the residency policy",
+		Use: "policy", Short: "Write, prove, compare and activate the residency policy",
 		Example: "  domicile policy check ./federation/policies --federation ./federation/federation.yaml",
 	}
-	group.AddCommand(a.policyCheck(), a.policyReload())
+	group.AddCommand(a.policyCheck(), a.policyTest(), a.policyCoverage(), a.explainCommand(), a.policyReload())
 	return group
+}
+
+// loadWithin bounds the loading of a policy directory, as a node does.
+const loadWithin = 5 * time.Minute
+
+// manifestFlag is the flag of commands that judge a directory for a federation.
+func manifestFlag(cmd *cobra.Command, path *string) *cobra.Command {
+	cmd.Flags().StringVar(path, "federation", "", "path of the federation.yaml whose regions and topics are judged; default: the one beside DIR")
+	return cmd
+}
+
+// manifestFor loads the manifest that a policy directory is judged for: the one that was
+// named, else the one beside it.
+func manifestFor(dir, named string) (*regions.Federation, error) {
+	if named != "" {
+		return regions.LoadManifest(named)
+	}
+	beside := filepath.Join(filepath.Dir(filepath.Clean(dir)), "federation.yaml")
+	if _, err := os.Stat(beside); err != nil {
+		return nil, usage("name the manifest with --federation: there is no %s", beside)
+	}
+	return regions.LoadManifest(beside)
 }
 
 func (a *app) policyCheck() *cobra.Command {
 	var manifest string
 	cmd := &cobra.Command{
 		Use: "check DIR", Short: "Compile, judge every question and run the tests of a policy directory",
-		Long:    "Does all that reload does, short of activating: what passes here is refused by no node with the same manifest.",
-		Example: "  domicile policy check ./federation/policies --federation ./federation/federation.yaml",
+		Long: `Does all that reload does, short of activating: what passes here is refused by no node
+with the same manifest. It also wants every rule to say under which law it stands, who
+answers for it and when somebody looks at it again; a node does not ask for that.`,
+		Example: "  domicile policy check ./federation/policies",
 		Args:    arguments(1, 1, "a DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := regions.LoadManifest(manifest)
+			f, err := manifestFor(args[0], manifest)
 			if err != nil {
 				return err
 			}
-			r, err := opa.Check(cmd.Context(), args[0], f)
+			ctx, cancel := context.WithTimeout(cmd.Context(), loadWithin)
+			defer cancel()
+			r, err := opa.Check(ctx, args[0], f)
 			if err != nil {
-				return checkFailed{err}
+				return a.checked(err)
 			}
-			return a.printReport(r)
+			if err := a.printReport(r); err != nil {
+				return err
+			}
+			return foundIn(r)
 		},
 	}
-	cmd.Flags().StringVar(&manifest, "federation", "", "path of the federation.yaml whose regions and topics are judged")
-	return needs(cmd, "federation")
+	return manifestFlag(cmd, &manifest)
+}
+
+// foundIn ends a command with a failure if there are findings.
+func foundIn(r *opa.Report) error {
+	if len(r.Findings) > 0 {
+		return ended(exitFailure)
+	}
+	return nil
 }
 
 func (a *app) printReport(r *opa.Report) error {
 	if a.json() {
 		return a.printJSON(r)
 	}
-	fmt.Fprintf(a.out, "revision %s: %s questions judged in %s, %s allowed, %d tests passed\n",
-		r.Revision, count(r.Cells), regions.Span(r.Took), count(r.Allowed), r.Tests)
-	rows := [][]string{{"RULE", "SET", "SPEAKS IN", "WHERE"}}
+	fmt.Fprintf(a.out, "revision %s: %s questions judged in %s, %s allowed, %d tests passed", r.Revision, count(r.Cells), regions.Span(r.Took), count(r.Allowed), r.Tests)
+	fmt.Fprintf(a.out, ", %d cases as wanted, %d rows of the matrix hold\n", r.Cases, r.Rows)
+	rows := [][]string{{"RULE", "SET", "SPEAKS IN", "OWNER", "REVIEW BY", "WHERE"}}
 	for _, u := range r.Rules {
-		rows = append(rows, []string{u.Package + "/" + u.Rule, u.Set, count(u.Cells), fmt.Sprintf("%s:%d", u.File, u.Line)})
+		rows = append(rows, []string{u.Package + "/" + u.Rule, u.Set, count(u.Cells), firstOf(u.Owner, unknown), firstOf(u.ReviewBy, unknown), fmt.Sprintf("%s:%d", u.File, u.Line)})
 	}
 	table(a.out, "  ", rows)
+	for _, f := range r.Findings {
+		fmt.Fprintf(a.out, "%s: %s: %s; %s\n", f.Where, f.Check, f.Reason, f.Fix)
+	}
+	a.printWarnings(r)
+	return nil
+}
+
+// printWarnings prints what deserves a look, reviews that are overdue included.
+func (a *app) printWarnings(r *opa.Report) {
 	for _, w := range r.Warnings {
 		fmt.Fprintln(a.out, "warning:", w)
 	}
-	return nil
+	for _, u := range r.Rules {
+		if u.Overdue(a.now()) {
+			fmt.Fprintf(a.out, "warning: %s:%d: %s %s/%s was to be reviewed by %s: ask %s\n", u.File, u.Line, u.Set, u.Package, u.Rule, u.ReviewBy, firstOf(u.Owner, "its owner"))
+		}
+	}
 }
 
 // reloadWithin bounds a reload: compiling and judging a whole domain takes seconds.

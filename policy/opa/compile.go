@@ -3,6 +3,7 @@ package opa
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -43,26 +44,31 @@ type compiled struct {
 	data       map[string]any
 	schemas    *ast.SchemaSet
 	modules    map[string]*ast.Module // authors' rules, kernel and question
+	authored   []string               // of them, the authors'
+	words      map[string][]string    // input leaf → its values
 	compiler   *ast.Compiler
 	uses       map[ruleKey]*RuleUse
 }
 
 // compile parses, compiles and lints the rules of a source.
 func compile(s *source, c *policy.Catalog, f *regions.Federation) (*compiled, error) {
-	vocabulary := words(c, f)
-	p := &compiled{catalog: c, federation: f, data: facts(c, f), schemas: ast.NewSchemaSet()}
-	p.schemas.Put(ast.SchemaRootRef, inputSchema(vocabulary))
 	texts := map[string][]byte{kernelFile: []byte(kernelText), questionFile: []byte(questionText)}
-	for name, text := range s.rules {
-		texts[name] = text
-	}
-	var err error
-	if p.modules, err = parse(texts); err != nil {
+	maps.Copy(texts, s.rules)
+	modules, err := parse(texts)
+	if err != nil {
 		return nil, err
 	}
+	return compileModules(modules, sortedKeys(s.rules), c, f)
+}
+
+// compileModules compiles and lints modules, of which the authored ones are named.
+func compileModules(modules map[string]*ast.Module, authored []string, c *policy.Catalog, f *regions.Federation) (*compiled, error) {
+	vocabulary := words(c, f)
+	p := &compiled{catalog: c, federation: f, data: facts(c, f), schemas: ast.NewSchemaSet(), modules: modules, authored: authored, words: vocabulary}
+	p.schemas.Put(ast.SchemaRootRef, inputSchema(vocabulary))
 	l := &linter{words: vocabulary, packages: map[string]bool{}, uses: map[ruleKey]*RuleUse{}, data: p.data}
 	p.uses = l.uses
-	for _, name := range sortedKeys(s.rules) {
+	for _, name := range authored {
 		l.authored = append(l.authored, p.modules[name])
 	}
 	if err := l.checkModules(c); err != nil {
@@ -113,6 +119,9 @@ func compileError(err error) error {
 	e.Field = place(list[0])
 	if list[0].Code == ast.ParseErr {
 		e.Hint = "rules are written in Rego v1: a rule's body follows `if`, a set is built with `contains`"
+	}
+	if list[0].Code == ast.RecursionErr {
+		e.Hint = "an answer must not depend on itself: write one of these rules without the other"
 	}
 	texts := []string{list[0].Message}
 	for _, one := range list[1:min(len(list), 10)] {

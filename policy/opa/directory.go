@@ -16,6 +16,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/version"
 
 	"domicile/api"
+	"domicile/policy/review"
 )
 
 // Limits of a policy directory. Policy is rules over a closed vocabulary, never data.
@@ -31,6 +32,8 @@ type source struct {
 	catalog []byte
 	rules   map[string][]byte // path within the directory → text
 	tests   map[string][]byte
+	cases   map[string][]byte // fixtures/*.json
+	matrix  []byte            // nil: none
 	bytes   int64
 	files   int
 }
@@ -59,7 +62,7 @@ func readDirectory(dir string) (*source, error) {
 		return nil, refuseDirectory("policy", dir, "set policy: in node.yaml to a directory with catalog.yaml and rules/", err)
 	}
 	defer root.Close()
-	s := &source{rules: map[string][]byte{}, tests: map[string][]byte{}}
+	s := &source{rules: map[string][]byte{}, tests: map[string][]byte{}, cases: map[string][]byte{}}
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return nil, refuseDirectory("policy", dir, "", err)
@@ -82,12 +85,16 @@ func (s *source) readEntry(root *os.Root, name string) (err error) {
 	case ignored(name):
 	case name == catalogFile:
 		s.catalog, err = s.read(root, name)
+	case name == review.MatrixFile:
+		s.matrix, err = s.read(root, name)
+	case name == "fixtures":
+		err = s.readFolder(root, name, ".json", s.cases)
 	case name == "rules":
 		err = s.readFolder(root, name, ".rego", s.rules)
 	case name == "tests":
 		err = s.readFolder(root, name, "_test.rego", s.tests)
 	default:
-		err = refuseDirectory(name, "", "a policy directory holds catalog.yaml, rules/*.rego and tests/*_test.rego; move anything else away, it would not be read", nil)
+		err = refuseDirectory(name, "", "a policy directory holds catalog.yaml, rules/*.rego, tests/*_test.rego, fixtures/*.json and matrix.csv; move anything else away, it would not be read", nil)
 	}
 	return err
 }
@@ -159,7 +166,11 @@ func (s *source) digest() string {
 	put([]byte(version.Version))
 	put([]byte(kernelText))
 	put(s.catalog)
-	for _, files := range []map[string][]byte{s.rules, s.tests} {
+	if s.matrix != nil {
+		put([]byte(review.MatrixFile))
+		put(s.matrix)
+	}
+	for _, files := range []map[string][]byte{s.rules, s.tests, s.cases} {
 		for _, name := range sortedKeys(files) {
 			put([]byte(name))
 			put(files[name])

@@ -81,7 +81,7 @@ func (p *Policy) Explain(ctx context.Context, q policy.Question) (*Explanation, 
 	}
 	for _, key := range spoke {
 		if u := p.judge.uses[key]; u != nil {
-			e.Rules = append(e.Rules, RuleUse{Package: u.Package, Set: u.Set, Rule: u.Rule, File: u.File, Line: u.Line})
+			e.Rules = append(e.Rules, RuleUse{Package: u.Package, Set: u.Set, Rule: u.Rule, File: u.File, Line: u.Line, Labels: u.Labels})
 		}
 	}
 	var text bytes.Buffer

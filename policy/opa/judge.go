@@ -14,6 +14,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"domicile/policy"
+	"domicile/regions"
 )
 
 const decisionQuery = "data.domicile.kernel.decision"
@@ -23,8 +24,10 @@ const decisionQuery = "data.domicile.kernel.decision"
 type judge struct {
 	policy   *compiled
 	prepared rego.PreparedEvalQuery
+	clock    regions.Clock
 	mu       sync.Mutex
 	uses     map[ruleKey]*RuleUse // counts are guarded by mu
+	slow     slowest              // guarded by mu
 }
 
 func (p *compiled) store() storage.Store {
@@ -38,12 +41,12 @@ func newJudge(ctx context.Context, p *compiled) (*judge, error) {
 	if err != nil {
 		return nil, compileError(err)
 	}
-	return &judge{policy: p, prepared: prepared, uses: p.uses}, nil
+	return &judge{policy: p, prepared: prepared, uses: p.uses, clock: regions.NewSteadyClock()}, nil
 }
 
 // ask answers a question. An error, an undefined or a malformed answer is an error.
 func (j *judge) ask(ctx context.Context, q policy.Question) (policy.Verdict, error) {
-	raw, err := j.eval(ctx, q)
+	raw, err := j.inTime(ctx, q)
 	if err != nil {
 		return policy.Verdict{}, err
 	}

@@ -15,6 +15,8 @@ type Policy struct {
 	Generation *policy.Generation
 	Report     Report
 	judge      *judge
+	source     *source
+	written    written
 }
 
 // Load reads, compiles, judges and tests a directory. It activates nothing. It
@@ -66,14 +68,25 @@ func load(ctx context.Context, s *source, f *regions.Federation) (*Policy, error
 	}
 	g, err := policy.Build(ctx, &catalog, f, s.digest(), j.ask)
 	if err != nil {
-		return nil, err
+		return nil, j.ranOut(ctx, err)
 	}
-	tests, err := compiled.selfTest(ctx, s)
+	tests, err := compiled.selfTest(ctx, s, nil)
 	if err != nil {
 		return nil, err
 	}
-	p := &Policy{Generation: g, judge: j}
-	p.Report = Report{Serial: g.Serial, Digest: g.Digest, Revision: g.Revision, Cells: g.Cells(), Tests: tests, Rules: sortUses(j.uses)}
+	written, err := readWritten(s, g)
+	if err != nil {
+		return nil, err
+	}
+	if err := unmet(written.check(g, f)); err != nil {
+		return nil, err
+	}
+	p := &Policy{Generation: g, judge: j, source: s, written: written}
+	findings := label(s, j.uses)
+	p.Report = Report{Serial: g.Serial, Digest: g.Digest, Revision: g.Revision, Cells: g.Cells(), Tests: tests, Cases: len(written.cases), Rules: sortUses(j.uses), Findings: findings}
+	if written.matrix != nil {
+		p.Report.Rows = written.matrix.Rows()
+	}
 	for _, d := range g.All() {
 		if d.Allow {
 			p.Report.Allowed++

@@ -27,6 +27,14 @@ func TestR14b_Loads(t *testing.T) {
 				return loadError(t, err)
 			}
 			out := fmt.Sprintf("cells=%d tests=%d", p.Report.Cells, p.Report.Tests)
+			if p.Report.Cases+p.Report.Rows > 0 {
+				out += fmt.Sprintf(" cases=%d rows=%d", p.Report.Cases, p.Report.Rows)
+			}
+			if d.HasArg("findings") {
+				for _, f := range p.Report.Findings {
+					out += fmt.Sprintf("\n%s %s: %s; %s", f.Where, f.Check, f.Reason, f.Fix)
+				}
+			}
 			for _, w := range p.Report.Warnings {
 				out += "\nwarning: " + w
 			}
@@ -53,7 +61,7 @@ func change(t *testing.T, dir, text string) {
 		if text == "" {
 			err = os.Remove(path)
 		} else {
-			err = os.WriteFile(path, []byte(text), 0o600)
+			err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +83,7 @@ func loadError(t *testing.T, err error) string {
 	}
 	out := strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Code, e.Field, e.Value))
 	if e.Err != nil {
-		out += "\n" + e.Err.Error()
+		out += "\n" + strings.ReplaceAll(e.Err.Error(), "; matrix.csv", "\nmatrix.csv")
 	}
 	if e.Hint != "" {
 		out += "\n" + e.Hint

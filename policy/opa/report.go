@@ -18,6 +18,7 @@ type RuleUse struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
 	Cells   int    `json:"cells"` // questions in which it spoke
+	Labels
 }
 
 // Report is what loading a directory found.
@@ -25,10 +26,13 @@ type Report struct {
 	Serial   int64         `json:"serial"`
 	Digest   string        `json:"digest"`
 	Revision string        `json:"revision"`
-	Cells    int           `json:"cells"`   // questions judged: the whole domain
-	Allowed  int           `json:"allowed"` // of them answered with an allow
-	Tests    int           `json:"tests"`   // authors' tests that passed; a failing one refuses the load
-	Rules    []RuleUse     `json:"rules"`   // by package, set and id
+	Cells    int           `json:"cells"`              // questions judged: the whole domain
+	Allowed  int           `json:"allowed"`            // of them answered with an allow
+	Tests    int           `json:"tests"`              // authors' tests that passed; a failing one refuses the load
+	Cases    int           `json:"cases"`              // of fixtures, all as they want it
+	Rows     int           `json:"matrix_rows"`        // of the residency matrix, all as they say; 0: there is none
+	Rules    []RuleUse     `json:"rules"`              // by package, set and id
+	Findings []Finding     `json:"findings,omitempty"` // do not refuse a load; domicile policy check fails on them
 	Took     time.Duration `json:"took_ns"`
 	Warnings []string      `json:"warnings,omitempty"`
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/cover"
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/tester"
 
@@ -21,7 +22,8 @@ const testTimeout = 5 * time.Second
 
 // selfTest runs the authors' tests against the rules that were just compiled and
 // returns how many passed. One that fails, errs or is skipped refuses the load.
-func (p *compiled) selfTest(ctx context.Context, s *source) (int, error) {
+// What it evaluated is noted in covered, unless that is nil.
+func (p *compiled) selfTest(ctx context.Context, s *source, covered *cover.Cover) (int, error) {
 	if len(s.tests) == 0 {
 		return 0, nil
 	}
@@ -41,9 +43,13 @@ func (p *compiled) selfTest(ctx context.Context, s *source) (int, error) {
 		return 0, fmt.Errorf("open policy data: %w", err)
 	}
 	defer store.Abort(context.WithoutCancel(ctx), txn)
-	results, err := tester.NewRunner().SetStore(store).SetModules(modules).
+	runner := tester.NewRunner().SetStore(store).SetModules(modules).
 		SetCompiler(p.newCompiler(capabilities("internal.test_case"))).
-		RaiseBuiltinErrors(true).SetTimeout(testTimeout).SetDefaultRegoVersion(ast.RegoV1).RunTests(ctx, txn)
+		RaiseBuiltinErrors(true).SetTimeout(testTimeout).SetDefaultRegoVersion(ast.RegoV1)
+	if covered != nil {
+		runner.SetCoverageQueryTracer(covered)
+	}
+	results, err := runner.RunTests(ctx, txn)
 	if err != nil {
 		return 0, compileError(err)
 	}
