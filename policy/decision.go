@@ -47,6 +47,17 @@ func (d *Decision) Err() error {
 	return d.err
 }
 
+// Obligations lists the rules that ask for an obligation, as package/id. This version
+// performs none, so such a decision is a denial.
+func (d *Decision) Obligations() (rules []string) {
+	for _, r := range d.Reasons {
+		if r.Code == ReasonObligation {
+			rules = append(rules, r.Rule)
+		}
+	}
+	return rules
+}
+
 // Admission is the answer to admit.
 type Admission struct {
 	Regions     []string // where the record may rest, within its boundary; shared, do not change

@@ -27,6 +27,7 @@ type Gate struct {
 	hooks      atomic.Pointer[Hooks] // nil: none
 	current    atomic.Pointer[held]
 	noPolicy   *api.Error // answers while no policy is active
+	counts     bool       // generations count what is asked of them
 
 	mu    sync.Mutex // one flip at a time; guards older
 	older []*held    // retired, with passes still out
@@ -34,14 +35,21 @@ type Gate struct {
 
 // held is a generation and the passes that are out on it.
 type held struct {
-	gen     *Generation // nil: no policy
+	gen     *Generation     // nil: no policy
+	asked   []atomic.Uint64 // by cell, since the last Drain; nil: the gate does not count
 	passes  atomic.Int64
 	retired atomic.Bool
 	once    sync.Once
 	drained chan struct{} // closed once it is retired and its last pass has left
 }
 
-func hold(g *Generation) *held { return &held{gen: g, drained: make(chan struct{})} }
+func hold(g *Generation, counts bool) *held {
+	h := &held{gen: g, drained: make(chan struct{})}
+	if counts && g != nil {
+		h.asked = make([]atomic.Uint64, len(g.table))
+	}
+	return h
+}
 
 func (h *held) leave() {
 	if h.passes.Add(-1) == 0 && h.retired.Load() {
@@ -56,7 +64,7 @@ func (h *held) finish() { h.once.Do(func() { close(h.drained) }) }
 func NewGate(f *regions.Federation, self string, hooks Hooks) *Gate {
 	g := &Gate{federation: f, self: self, noPolicy: &api.Error{Code: api.PolicyUnavailable, Op: "ask policy", Region: self,
 		Hint: "no policy is active in this region; domicile status says why, domicile policy check tells what is wrong with a directory"}}
-	g.current.Store(hold(nil))
+	g.current.Store(hold(nil, false))
 	g.SetHooks(hooks)
 	return g
 }
@@ -123,7 +131,7 @@ func (g *Gate) flip(next *Generation, manifest *regions.Federation) ([]*held, er
 		if manifest != g.federation {
 			g.federation.Replace(manifest)
 		}
-		g.current.Store(hold(next))
+		g.current.Store(hold(next, g.counts))
 		old.retired.Store(true)
 		// Enter counts itself in before it looks at current again, so a pass that
 		// this look misses sees the new generation and backs out.
@@ -166,6 +174,9 @@ func (g *Gate) prune() {
 	for _, h := range g.older {
 		select {
 		case <-h.drained:
+			if h.counted() {
+				kept = append(kept, h) // until Drain has been here
+			}
 		default:
 			kept = append(kept, h)
 		}

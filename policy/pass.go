@@ -159,6 +159,9 @@ func (p *Pass) decide(a *ask) (*Decision, error) {
 		return p.forced(a), nil
 	}
 	d := g.Lookup(c)
+	if p.held.asked != nil {
+		p.held.count(c)
+	}
 	if !d.Allow {
 		return nil, d.err
 	}

@@ -39,6 +39,29 @@ func (c *Client) Reload(ctx context.Context) (*pb.ReloadResponse, error) {
 	return m, wire.ErrorFromGRPC(err)
 }
 
+// PolicyTable gives fn every answer of the policy in force at the node, part by part.
+func (c *Client) PolicyTable(ctx context.Context, fn func(*pb.PolicyTableResponse) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := pb.NewAdminServiceClient(c.conn).PolicyTable(ctx, &pb.PolicyTableRequest{})
+	if err != nil {
+		return c.asked("policy table", err)
+	}
+	return c.asked("policy table", each(stream, fn))
+}
+
+// Traffic gives fn how often the node's policy was asked each question, hour by hour, as
+// far as that was counted.
+func (c *Client) Traffic(ctx context.Context, q *pb.TrafficRequest, fn func(*pb.TrafficResponse) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := pb.NewAdminServiceClient(c.conn).Traffic(ctx, q)
+	if err != nil {
+		return c.asked("traffic", err)
+	}
+	return c.asked("traffic", each(stream, fn))
+}
+
 // ReloadManifest has the node read federation.yaml and the policy again. An error with
 // OutcomeUnknown says that it may have.
 func (c *Client) ReloadManifest(ctx context.Context, q *pb.ReloadManifestRequest) (*pb.ReloadManifestResponse, error) {

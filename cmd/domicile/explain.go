@@ -20,21 +20,28 @@ type explainFlags struct {
 	tags                                 []string
 	policies, manifest                   string
 	trace                                bool
+	cell                                 string
 }
 
 func (a *app) explainCommand() *cobra.Command {
 	var e explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain TOPIC",
+		Use:   "explain [TOPIC]",
 		Short: "Ask the policy one question and say why the answer is what it is",
 		Long: `Asks a running node, or with --policies and --federation a directory, which needs no
 node. Points: admit (may it be published), transit (may it pass through --to),
 mirror_egress and mirror_ingress (may a copy go from --from to --to), consume (may the
-reader have it in --to).`,
+reader have it in --to). --cell takes a whole question as other commands print it.`,
 		Example: "  domicile explain orders --point mirror_egress --tag residency=eu --tag class=order --from eu-west --to us-east",
-		Args:    arguments(1, 1, "a TOPIC"),
+		Args:    arguments(0, 1, "a TOPIC, or --cell"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e.topic = args[0]
+			if (len(args) == 1) == (e.cell != "") {
+				return usage("%s takes a TOPIC or --cell", short(cmd))
+			}
+			e.topic = strings.Join(args, "")
+			if err := e.readCell(); err != nil {
+				return err
+			}
 			v, err := a.explain(cmd.Context(), e)
 			if err != nil {
 				return err
@@ -51,8 +58,35 @@ reader have it in --to).`,
 	flags.StringVar(&e.place, "place", policy.None, "place of the caller: a region, or none")
 	flags.StringVar(&e.policies, "policies", "", "ask this policy directory instead of a node")
 	flags.StringVar(&e.manifest, "federation", "", "with --policies: path of federation.yaml")
+	flags.StringVar(&e.cell, "cell", "", "a question in words, in place of TOPIC and flags")
 	flags.BoolVar(&e.trace, "trace", false, "print how the rules were evaluated")
 	return cmd
+}
+
+// readCell takes the question that --cell holds.
+func (e *explainFlags) readCell() error {
+	if e.cell == "" {
+		return nil
+	}
+	q, err := policy.ParseQuestion(e.cell)
+	if err != nil {
+		return usage("--cell: %s", hintOf(err))
+	}
+	said := func(word string) string {
+		if word == policy.None {
+			return ""
+		}
+		return word
+	}
+	e.topic, e.point, e.class, e.place = q.Topic, q.Point.String(), said(q.Class), q.Place
+	e.from, e.to = said(q.Origin), said(q.Target)
+	e.tags = nil
+	for _, t := range q.Tags {
+		if t.Value != policy.None {
+			e.tags = append(e.tags, t.Name+"="+t.Value)
+		}
+	}
+	return nil
 }
 
 // explain asks a directory if one is given, else the node.

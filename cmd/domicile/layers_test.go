@@ -25,7 +25,7 @@ var floors = [][]string{
 	{"regions/syncset", "regions/tail"},
 	{"api/wire"},
 	{"policy", "regions/fabric", "regions/identity", "regions/placement"},
-	{"regions/approval", "regions/council", "regions/link", "api/client", "policy/review"},
+	{"regions/approval", "regions/council", "regions/link", "api/client", "policy/review", "policy/traffic"},
 	{"gateway", "gateway/handover", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/ledger"},
 	{"gateway/door", "gateway/admin", "chaos/invariant"},
 	{"gateway/node"},

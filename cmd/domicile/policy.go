@@ -20,7 +20,7 @@ func (a *app) policyCommand() *cobra.Command {
 		Use: "policy", Short: "Write, prove, compare and activate the residency policy",
 		Example: "  domicile policy check ./federation/policies --federation ./federation/federation.yaml",
 	}
-	group.AddCommand(a.policyCheck(), a.policyTest(), a.policyCoverage(), a.explainCommand(), a.policyReload())
+	group.AddCommand(a.policyCheck(), a.policyTest(), a.policyCoverage(), a.explainCommand(), a.policyDiff(), a.policyImpact(), a.policyReport(), a.policyReload())
 	return group
 }
 

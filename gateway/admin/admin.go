@@ -23,6 +23,10 @@ type Config struct {
 	// Explain and Reload belong to the policy's room.
 	Explain func(context.Context, *pb.ExplainRequest) (*pb.ExplainResponse, error)
 	Reload  func(context.Context) (*pb.ReloadResponse, error)
+	// PolicyTable and Traffic hand over, part by part, what the policy in force answers
+	// and what was asked of it.
+	PolicyTable func(context.Context, func(*pb.PolicyTableResponse) error) error
+	Traffic     func(context.Context, *pb.TrafficRequest, func(*pb.TrafficResponse) error) error
 	// ReloadManifest, Delete and Purge change what topics there are and what they hold.
 	ReloadManifest func(context.Context, *pb.ReloadManifestRequest) (*pb.ReloadManifestResponse, error)
 	Delete, Purge  func(context.Context, *pb.TopicActRequest) (*pb.TopicActResponse, error)

@@ -36,6 +36,16 @@ func (a *Admin) VerifyTopic(req *pb.VerifyTopicRequest, out grpc.ServerStreaming
 	return wire.GRPCError(a.config.Verify(out.Context(), req, out.Send))
 }
 
+// PolicyTable hands the request to the policy's room.
+func (a *Admin) PolicyTable(_ *pb.PolicyTableRequest, out grpc.ServerStreamingServer[pb.PolicyTableResponse]) error {
+	return wire.GRPCError(a.config.PolicyTable(out.Context(), out.Send))
+}
+
+// Traffic hands the request to the policy's room.
+func (a *Admin) Traffic(req *pb.TrafficRequest, out grpc.ServerStreamingServer[pb.TrafficResponse]) error {
+	return wire.GRPCError(a.config.Traffic(out.Context(), req, out.Send))
+}
+
 // Forget drops the counters of a log that is not served any more, and those of its topic
 // once topicGone.
 func (m *Metrics) Forget(log api.LogID, topicGone bool) {

@@ -30,7 +30,7 @@ func (n *Node) openAdmin(ctx context.Context) error {
 			Seat: n.seatState, Links: n.linkStatuses, Lags: n.allLags, Holdings: n.holdings, Policy: n.policyState, Storage: n.storageState,
 			Certificates: n.certificates, ClockStep: n.clockStep, Warnings: n.warnings, Combinations: n.combinations,
 		},
-		Explain: n.explain, Reload: n.reload, ReloadManifest: n.reloadManifest, Delete: n.deleteTopic, Purge: n.purgeTopic, Verify: n.verifyTopic,
+		Explain: n.explain, Reload: n.reload, PolicyTable: n.policyTable, Traffic: n.trafficHours, ReloadManifest: n.reloadManifest, Delete: n.deleteTopic, Purge: n.purgeTopic, Verify: n.verifyTopic,
 		Listener: n.pages, Clock: n.seams.Clock, Logger: n.logger,
 	}
 	if n.out != nil {
@@ -239,9 +239,7 @@ func (n *Node) explain(ctx context.Context, req *pb.ExplainRequest) (*pb.Explain
 	if err != nil {
 		return nil, err
 	}
-	d := e.Decision
-	return &pb.ExplainResponse{Allow: d.Allow, Code: string(d.Code), Regions: d.Regions, Destination: d.Destination,
-		Reasons: e.Because(), Floor: e.Floor, Revision: e.Revision, Trace: e.Trace}, nil
+	return explanationToProto(e), nil
 }
 
 func (n *Node) reload(ctx context.Context) (*pb.ReloadResponse, error) {

@@ -20,6 +20,7 @@ import (
 	"domicile/gateway/door"
 	"domicile/gateway/handover"
 	"domicile/policy"
+	"domicile/policy/traffic"
 	"domicile/regions"
 	"domicile/regions/fabric"
 	"domicile/regions/identity"
@@ -43,6 +44,7 @@ type Node struct {
 	seats    Seats
 	gate     *policy.Gate
 	policies *policies
+	traffic  *traffic.Book // nil: it could not be opened
 	admin    *admin.Admin
 	pages    net.Listener  // of /metrics and health
 	quotas   *door.Quotas  // of what is published in the region
@@ -117,6 +119,7 @@ func (n *Node) Start(ctx context.Context) error {
 		return errors.Join(err, n.Close(closing))
 	}
 	n.loops.Go(func() { n.policies.watch(n.life, n.seams.Pace.Of(candidateEvery)) })
+	n.loops.Go(func() { n.countTraffic(n.life) })
 	n.admin.Start()
 	n.desk.Start()
 	n.door.Start()
@@ -187,6 +190,7 @@ func (n *Node) openStore(ctx context.Context) error {
 // refused until a good one is loaded.
 func (n *Node) openPolicy(ctx context.Context) error {
 	n.gate = policy.NewGate(n.federation, n.cfg.Region, n.seams.Hooks.Policy)
+	n.openTraffic()
 	n.policies = newPolicies(n.cfg.Policies, n.federation, n.gate, n.logger)
 	n.policies.follow = n.seams.FollowPolicies
 	n.policies.changed = func() {

@@ -171,7 +171,8 @@ func (l *linter) checkFinding(pkg, set string, r *ast.Rule) *ast.Error {
 	}
 	key := ruleKey{pkg, set, id}
 	if l.uses[key] == nil {
-		l.uses[key] = &RuleUse{Package: pkg, Set: set, Rule: id, File: r.Location.File, Line: r.Location.Row}
+		text, _ := literal(finding.Get(ast.StringTerm("text")))
+		l.uses[key] = &RuleUse{Package: pkg, Set: set, Rule: id, Text: text, File: r.Location.File, Line: r.Location.Row}
 	}
 	return l.checkRegionLiteral(finding.Get(ast.StringTerm("regions")))
 }

@@ -153,5 +153,8 @@ func (j *judge) compareIndex(ctx context.Context, p *Policy) (*Index, error) {
 	return x, nil
 }
 
+// Matrix is the residency matrix as it was written, nil if there is none.
+func (p *Policy) Matrix() []byte { return p.source.matrix }
+
 // Table is every answer of the policy.
 func (p *Policy) Table() *review.Table { return review.TableOf(p.Generation) }

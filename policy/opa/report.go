@@ -17,6 +17,7 @@ type RuleUse struct {
 	Rule    string `json:"rule"`
 	File    string `json:"file"`
 	Line    int    `json:"line"`
+	Text    string `json:"text,omitempty"`
 	Cells   int    `json:"cells"` // questions in which it spoke
 	Labels
 }

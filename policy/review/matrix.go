@@ -307,10 +307,6 @@ func (r *row) answer() string {
 
 // areaOf is where a record may rest by the map.
 func areaOf(f *regions.Federation, q *policy.Question) (floor []string, rests func(string) bool) {
-	for _, t := range q.Tags {
-		if t.Name == regions.ResidencyTag {
-			floor = f.Floor(t.Value)
-		}
-	}
+	floor = f.Floor(residencyOf(*q))
 	return slices.Sorted(slices.Values(floor)), func(region string) bool { return slices.Contains(floor, region) }
 }

@@ -44,6 +44,7 @@ func NewTable(revision string, answers []Answer) *Table {
 		sets[3][q.Class], sets[4][q.Place] = true, true
 		sets[5][q.Origin], sets[5][q.Target] = true, true
 	}
+	delete(sets[3], policy.None)
 	delete(sets[5], policy.None)
 	sorted := [6][]string{}
 	for i, set := range sets {

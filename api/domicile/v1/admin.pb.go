@@ -1797,6 +1797,9 @@ type ExplainResponse struct {
 	Revision      string                 `protobuf:"bytes,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	Floor         string                 `protobuf:"bytes,7,opt,name=floor,proto3" json:"floor,omitempty"` // what the boundary floor says by itself
 	Trace         string                 `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`
+	Because       []*PolicyReason        `protobuf:"bytes,9,rep,name=because,proto3" json:"because,omitempty"`          // why, by code; of reasons these are the parts
+	Rules         []*PolicyRule          `protobuf:"bytes,10,rep,name=rules,proto3" json:"rules,omitempty"`             // the authors' rules that spoke
+	Obligations   []string               `protobuf:"bytes,11,rep,name=obligations,proto3" json:"obligations,omitempty"` // rules that ask for one; this version performs none and refuses
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1885,6 +1888,27 @@ func (x *ExplainResponse) GetTrace() string {
 		return x.Trace
 	}
 	return ""
+}
+
+func (x *ExplainResponse) GetBecause() []*PolicyReason {
+	if x != nil {
+		return x.Because
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetRules() []*PolicyRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetObligations() []string {
+	if x != nil {
+		return x.Obligations
+	}
+	return nil
 }
 
 type ReloadRequest struct {
@@ -2011,7 +2035,7 @@ var File_domicile_v1_admin_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x17domicile/v1/admin.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/change.proto\x1a\x18domicile/v1/verify.proto\"\x0f\n" +
+	"\x17domicile/v1/admin.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/change.proto\x1a\x18domicile/v1/verify.proto\x1a\x18domicile/v1/policy.proto\"\x0f\n" +
 	"\rStatusRequest\"\xde\x05\n" +
 	"\x0eStatusResponse\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1e\n" +
@@ -2189,7 +2213,7 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\x0fprincipal_class\x18\x04 \x01(\tR\x0eprincipalClass\x12'\n" +
 	"\x0fprincipal_place\x18\x05 \x01(\tR\x0eprincipalPlace\x12\x16\n" +
 	"\x06origin\x18\x06 \x01(\tR\x06origin\x12\x16\n" +
-	"\x06target\x18\a \x01(\tR\x06target\"\xd9\x01\n" +
+	"\x06target\x18\a \x01(\tR\x06target\"\xdf\x02\n" +
 	"\x0fExplainResponse\x12\x14\n" +
 	"\x05allow\x18\x01 \x01(\bR\x05allow\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
@@ -2198,7 +2222,11 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\areasons\x18\x05 \x03(\tR\areasons\x12\x1a\n" +
 	"\brevision\x18\x06 \x01(\tR\brevision\x12\x14\n" +
 	"\x05floor\x18\a \x01(\tR\x05floor\x12\x14\n" +
-	"\x05trace\x18\b \x01(\tR\x05trace\"\x0f\n" +
+	"\x05trace\x18\b \x01(\tR\x05trace\x123\n" +
+	"\abecause\x18\t \x03(\v2\x19.domicile.v1.PolicyReasonR\abecause\x12-\n" +
+	"\x05rules\x18\n" +
+	" \x03(\v2\x17.domicile.v1.PolicyRuleR\x05rules\x12 \n" +
+	"\vobligations\x18\v \x03(\tR\vobligations\"\x0f\n" +
 	"\rReloadRequest\"\xaa\x01\n" +
 	"\x0eReloadResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x1a\n" +
@@ -2206,13 +2234,15 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\bprevious\x18\x03 \x01(\tR\bprevious\x12\x14\n" +
 	"\x05cells\x18\x04 \x01(\x04R\x05cells\x12\x14\n" +
 	"\x05tests\x18\x05 \x01(\x04R\x05tests\x12\x1a\n" +
-	"\bwarnings\x18\x06 \x03(\tR\bwarnings2\x9f\x05\n" +
+	"\bwarnings\x18\x06 \x03(\tR\bwarnings2\xbb\x06\n" +
 	"\fAdminService\x12A\n" +
 	"\x06Status\x12\x1a.domicile.v1.StatusRequest\x1a\x1b.domicile.v1.StatusResponse\x12A\n" +
 	"\x06Topics\x12\x1a.domicile.v1.TopicsRequest\x1a\x1b.domicile.v1.TopicsResponse\x12:\n" +
 	"\x03Lag\x12\x17.domicile.v1.LagRequest\x1a\x18.domicile.v1.LagResponse0\x01\x12D\n" +
 	"\aExplain\x12\x1b.domicile.v1.ExplainRequest\x1a\x1c.domicile.v1.ExplainResponse\x12A\n" +
-	"\x06Reload\x12\x1a.domicile.v1.ReloadRequest\x1a\x1b.domicile.v1.ReloadResponse\x12Y\n" +
+	"\x06Reload\x12\x1a.domicile.v1.ReloadRequest\x1a\x1b.domicile.v1.ReloadResponse\x12R\n" +
+	"\vPolicyTable\x12\x1f.domicile.v1.PolicyTableRequest\x1a .domicile.v1.PolicyTableResponse0\x01\x12F\n" +
+	"\aTraffic\x12\x1b.domicile.v1.TrafficRequest\x1a\x1c.domicile.v1.TrafficResponse0\x01\x12Y\n" +
 	"\x0eReloadManifest\x12\".domicile.v1.ReloadManifestRequest\x1a#.domicile.v1.ReloadManifestResponse\x12J\n" +
 	"\vDeleteTopic\x12\x1c.domicile.v1.TopicActRequest\x1a\x1d.domicile.v1.TopicActResponse\x12I\n" +
 	"\n" +
@@ -2259,12 +2289,18 @@ var file_domicile_v1_admin_proto_goTypes = []any{
 	(*LedgerSum)(nil),              // 23: domicile.v1.LedgerSum
 	(*Epoch)(nil),                  // 24: domicile.v1.Epoch
 	(*Tag)(nil),                    // 25: domicile.v1.Tag
-	(*ReloadManifestRequest)(nil),  // 26: domicile.v1.ReloadManifestRequest
-	(*TopicActRequest)(nil),        // 27: domicile.v1.TopicActRequest
-	(*VerifyTopicRequest)(nil),     // 28: domicile.v1.VerifyTopicRequest
-	(*ReloadManifestResponse)(nil), // 29: domicile.v1.ReloadManifestResponse
-	(*TopicActResponse)(nil),       // 30: domicile.v1.TopicActResponse
-	(*VerifyTopicResponse)(nil),    // 31: domicile.v1.VerifyTopicResponse
+	(*PolicyReason)(nil),           // 26: domicile.v1.PolicyReason
+	(*PolicyRule)(nil),             // 27: domicile.v1.PolicyRule
+	(*PolicyTableRequest)(nil),     // 28: domicile.v1.PolicyTableRequest
+	(*TrafficRequest)(nil),         // 29: domicile.v1.TrafficRequest
+	(*ReloadManifestRequest)(nil),  // 30: domicile.v1.ReloadManifestRequest
+	(*TopicActRequest)(nil),        // 31: domicile.v1.TopicActRequest
+	(*VerifyTopicRequest)(nil),     // 32: domicile.v1.VerifyTopicRequest
+	(*PolicyTableResponse)(nil),    // 33: domicile.v1.PolicyTableResponse
+	(*TrafficResponse)(nil),        // 34: domicile.v1.TrafficResponse
+	(*ReloadManifestResponse)(nil), // 35: domicile.v1.ReloadManifestResponse
+	(*TopicActResponse)(nil),       // 36: domicile.v1.TopicActResponse
+	(*VerifyTopicResponse)(nil),    // 37: domicile.v1.VerifyTopicResponse
 }
 var file_domicile_v1_admin_proto_depIdxs = []int32{
 	4,  // 0: domicile.v1.StatusResponse.links:type_name -> domicile.v1.LinkState
@@ -2286,29 +2322,35 @@ var file_domicile_v1_admin_proto_depIdxs = []int32{
 	24, // 16: domicile.v1.LogHolding.epoch:type_name -> domicile.v1.Epoch
 	10, // 17: domicile.v1.LagResponse.logs:type_name -> domicile.v1.LogLag
 	25, // 18: domicile.v1.ExplainRequest.tags:type_name -> domicile.v1.Tag
-	0,  // 19: domicile.v1.AdminService.Status:input_type -> domicile.v1.StatusRequest
-	11, // 20: domicile.v1.AdminService.Topics:input_type -> domicile.v1.TopicsRequest
-	15, // 21: domicile.v1.AdminService.Lag:input_type -> domicile.v1.LagRequest
-	17, // 22: domicile.v1.AdminService.Explain:input_type -> domicile.v1.ExplainRequest
-	19, // 23: domicile.v1.AdminService.Reload:input_type -> domicile.v1.ReloadRequest
-	26, // 24: domicile.v1.AdminService.ReloadManifest:input_type -> domicile.v1.ReloadManifestRequest
-	27, // 25: domicile.v1.AdminService.DeleteTopic:input_type -> domicile.v1.TopicActRequest
-	27, // 26: domicile.v1.AdminService.PurgeTopic:input_type -> domicile.v1.TopicActRequest
-	28, // 27: domicile.v1.AdminService.VerifyTopic:input_type -> domicile.v1.VerifyTopicRequest
-	1,  // 28: domicile.v1.AdminService.Status:output_type -> domicile.v1.StatusResponse
-	12, // 29: domicile.v1.AdminService.Topics:output_type -> domicile.v1.TopicsResponse
-	16, // 30: domicile.v1.AdminService.Lag:output_type -> domicile.v1.LagResponse
-	18, // 31: domicile.v1.AdminService.Explain:output_type -> domicile.v1.ExplainResponse
-	20, // 32: domicile.v1.AdminService.Reload:output_type -> domicile.v1.ReloadResponse
-	29, // 33: domicile.v1.AdminService.ReloadManifest:output_type -> domicile.v1.ReloadManifestResponse
-	30, // 34: domicile.v1.AdminService.DeleteTopic:output_type -> domicile.v1.TopicActResponse
-	30, // 35: domicile.v1.AdminService.PurgeTopic:output_type -> domicile.v1.TopicActResponse
-	31, // 36: domicile.v1.AdminService.VerifyTopic:output_type -> domicile.v1.VerifyTopicResponse
-	28, // [28:37] is the sub-list for method output_type
-	19, // [19:28] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	26, // 19: domicile.v1.ExplainResponse.because:type_name -> domicile.v1.PolicyReason
+	27, // 20: domicile.v1.ExplainResponse.rules:type_name -> domicile.v1.PolicyRule
+	0,  // 21: domicile.v1.AdminService.Status:input_type -> domicile.v1.StatusRequest
+	11, // 22: domicile.v1.AdminService.Topics:input_type -> domicile.v1.TopicsRequest
+	15, // 23: domicile.v1.AdminService.Lag:input_type -> domicile.v1.LagRequest
+	17, // 24: domicile.v1.AdminService.Explain:input_type -> domicile.v1.ExplainRequest
+	19, // 25: domicile.v1.AdminService.Reload:input_type -> domicile.v1.ReloadRequest
+	28, // 26: domicile.v1.AdminService.PolicyTable:input_type -> domicile.v1.PolicyTableRequest
+	29, // 27: domicile.v1.AdminService.Traffic:input_type -> domicile.v1.TrafficRequest
+	30, // 28: domicile.v1.AdminService.ReloadManifest:input_type -> domicile.v1.ReloadManifestRequest
+	31, // 29: domicile.v1.AdminService.DeleteTopic:input_type -> domicile.v1.TopicActRequest
+	31, // 30: domicile.v1.AdminService.PurgeTopic:input_type -> domicile.v1.TopicActRequest
+	32, // 31: domicile.v1.AdminService.VerifyTopic:input_type -> domicile.v1.VerifyTopicRequest
+	1,  // 32: domicile.v1.AdminService.Status:output_type -> domicile.v1.StatusResponse
+	12, // 33: domicile.v1.AdminService.Topics:output_type -> domicile.v1.TopicsResponse
+	16, // 34: domicile.v1.AdminService.Lag:output_type -> domicile.v1.LagResponse
+	18, // 35: domicile.v1.AdminService.Explain:output_type -> domicile.v1.ExplainResponse
+	20, // 36: domicile.v1.AdminService.Reload:output_type -> domicile.v1.ReloadResponse
+	33, // 37: domicile.v1.AdminService.PolicyTable:output_type -> domicile.v1.PolicyTableResponse
+	34, // 38: domicile.v1.AdminService.Traffic:output_type -> domicile.v1.TrafficResponse
+	35, // 39: domicile.v1.AdminService.ReloadManifest:output_type -> domicile.v1.ReloadManifestResponse
+	36, // 40: domicile.v1.AdminService.DeleteTopic:output_type -> domicile.v1.TopicActResponse
+	36, // 41: domicile.v1.AdminService.PurgeTopic:output_type -> domicile.v1.TopicActResponse
+	37, // 42: domicile.v1.AdminService.VerifyTopic:output_type -> domicile.v1.VerifyTopicResponse
+	32, // [32:43] is the sub-list for method output_type
+	21, // [21:32] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_admin_proto_init() }
@@ -2320,6 +2362,7 @@ func file_domicile_v1_admin_proto_init() {
 	file_domicile_v1_peer_proto_init()
 	file_domicile_v1_change_proto_init()
 	file_domicile_v1_verify_proto_init()
+	file_domicile_v1_policy_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

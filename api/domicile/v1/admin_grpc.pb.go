@@ -24,6 +24,8 @@ const (
 	AdminService_Lag_FullMethodName            = "/domicile.v1.AdminService/Lag"
 	AdminService_Explain_FullMethodName        = "/domicile.v1.AdminService/Explain"
 	AdminService_Reload_FullMethodName         = "/domicile.v1.AdminService/Reload"
+	AdminService_PolicyTable_FullMethodName    = "/domicile.v1.AdminService/PolicyTable"
+	AdminService_Traffic_FullMethodName        = "/domicile.v1.AdminService/Traffic"
 	AdminService_ReloadManifest_FullMethodName = "/domicile.v1.AdminService/ReloadManifest"
 	AdminService_DeleteTopic_FullMethodName    = "/domicile.v1.AdminService/DeleteTopic"
 	AdminService_PurgeTopic_FullMethodName     = "/domicile.v1.AdminService/PurgeTopic"
@@ -44,6 +46,10 @@ type AdminServiceClient interface {
 	// Reload compiles, judges and self-tests the policy directory and flips to it, or
 	// keeps the old one and says why.
 	Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadResponse, error)
+	// PolicyTable gives every answer of the policy in force.
+	PolicyTable(ctx context.Context, in *PolicyTableRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PolicyTableResponse], error)
+	// Traffic gives how often this node's policy was asked each question, hour by hour.
+	Traffic(ctx context.Context, in *TrafficRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TrafficResponse], error)
 	// ReloadManifest reads federation.yaml and the policy again and carries out what
 	// changed of topics, all of it or nothing.
 	ReloadManifest(ctx context.Context, in *ReloadManifestRequest, opts ...grpc.CallOption) (*ReloadManifestResponse, error)
@@ -123,6 +129,44 @@ func (c *adminServiceClient) Reload(ctx context.Context, in *ReloadRequest, opts
 	return out, nil
 }
 
+func (c *adminServiceClient) PolicyTable(ctx context.Context, in *PolicyTableRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PolicyTableResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[1], AdminService_PolicyTable_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[PolicyTableRequest, PolicyTableResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_PolicyTableClient = grpc.ServerStreamingClient[PolicyTableResponse]
+
+func (c *adminServiceClient) Traffic(ctx context.Context, in *TrafficRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TrafficResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[2], AdminService_Traffic_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[TrafficRequest, TrafficResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_TrafficClient = grpc.ServerStreamingClient[TrafficResponse]
+
 func (c *adminServiceClient) ReloadManifest(ctx context.Context, in *ReloadManifestRequest, opts ...grpc.CallOption) (*ReloadManifestResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReloadManifestResponse)
@@ -155,7 +199,7 @@ func (c *adminServiceClient) PurgeTopic(ctx context.Context, in *TopicActRequest
 
 func (c *adminServiceClient) VerifyTopic(ctx context.Context, in *VerifyTopicRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyTopicResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[1], AdminService_VerifyTopic_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[3], AdminService_VerifyTopic_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -186,6 +230,10 @@ type AdminServiceServer interface {
 	// Reload compiles, judges and self-tests the policy directory and flips to it, or
 	// keeps the old one and says why.
 	Reload(context.Context, *ReloadRequest) (*ReloadResponse, error)
+	// PolicyTable gives every answer of the policy in force.
+	PolicyTable(*PolicyTableRequest, grpc.ServerStreamingServer[PolicyTableResponse]) error
+	// Traffic gives how often this node's policy was asked each question, hour by hour.
+	Traffic(*TrafficRequest, grpc.ServerStreamingServer[TrafficResponse]) error
 	// ReloadManifest reads federation.yaml and the policy again and carries out what
 	// changed of topics, all of it or nothing.
 	ReloadManifest(context.Context, *ReloadManifestRequest) (*ReloadManifestResponse, error)
@@ -220,6 +268,12 @@ func (UnimplementedAdminServiceServer) Explain(context.Context, *ExplainRequest)
 }
 func (UnimplementedAdminServiceServer) Reload(context.Context, *ReloadRequest) (*ReloadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reload not implemented")
+}
+func (UnimplementedAdminServiceServer) PolicyTable(*PolicyTableRequest, grpc.ServerStreamingServer[PolicyTableResponse]) error {
+	return status.Error(codes.Unimplemented, "method PolicyTable not implemented")
+}
+func (UnimplementedAdminServiceServer) Traffic(*TrafficRequest, grpc.ServerStreamingServer[TrafficResponse]) error {
+	return status.Error(codes.Unimplemented, "method Traffic not implemented")
 }
 func (UnimplementedAdminServiceServer) ReloadManifest(context.Context, *ReloadManifestRequest) (*ReloadManifestResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReloadManifest not implemented")
@@ -337,6 +391,28 @@ func _AdminService_Reload_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_PolicyTable_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(PolicyTableRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServiceServer).PolicyTable(m, &grpc.GenericServerStream[PolicyTableRequest, PolicyTableResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_PolicyTableServer = grpc.ServerStreamingServer[PolicyTableResponse]
+
+func _AdminService_Traffic_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(TrafficRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServiceServer).Traffic(m, &grpc.GenericServerStream[TrafficRequest, TrafficResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_TrafficServer = grpc.ServerStreamingServer[TrafficResponse]
+
 func _AdminService_ReloadManifest_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReloadManifestRequest)
 	if err := dec(in); err != nil {
@@ -442,6 +518,16 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Lag",
 			Handler:       _AdminService_Lag_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "PolicyTable",
+			Handler:       _AdminService_PolicyTable_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Traffic",
+			Handler:       _AdminService_Traffic_Handler,
 			ServerStreams: true,
 		},
 		{
