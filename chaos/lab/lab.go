@@ -6,6 +6,7 @@ package lab
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"domicile/deploy"
 	"domicile/gateway/node"
 	"domicile/regions"
+	"domicile/regions/council"
 	"domicile/regions/identity"
 )
 
@@ -94,7 +96,21 @@ func (l *Lab) found() error {
 	for _, r := range l.regions {
 		err = errors.Join(err, os.WriteFile(r.manifest(), founding.Manifest, 0o600))
 	}
-	return err
+	return errors.Join(err, l.foundAuthority())
+}
+
+// foundAuthority makes the voters that the manifest names.
+func (l *Lab) foundAuthority() error {
+	voters := l.Federation.Voters()
+	name := rand.Text()
+	for _, v := range voters {
+		err := council.Create(council.Birth{Dir: node.CouncilDir(l.regions[v].Data()), Region: v, Authority: name, Voters: voters,
+			Actor: "lab", Reason: "the manifest names them"})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // settle gives one region a directory, an address and a certificate, and returns its

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"domicile/api"
+	"domicile/gateway/placer"
 	"domicile/mirror"
 	"domicile/regions"
 	"domicile/regions/fabric"
@@ -22,17 +23,20 @@ type logBook struct {
 	pace       regions.Pace
 	federation *regions.Federation
 	fabric     *fabric.Fabric
+	placer     *placer.Placer // nil: no log moves
 
 	source atomic.Pointer[mirror.Source] // of topics that hold; nil: nothing is known of mirrors yet
 
 	mu     sync.RWMutex
 	homes  map[api.LogID]regions.HomeLog
 	copies map[api.LogID]regions.CopyLog
-	synced map[api.LogID]*synced // of those whose acks wait for other regions
+	synced map[api.LogID]*synced         // of those whose acks wait for other regions
+	leased map[api.LogID]regions.HomeLog // homes that may move, as publishes see them
 }
 
 func newLogBook(n *Node) *logBook {
-	return &logBook{self: n.cfg.Region, clock: n.seams.Clock, pace: n.seams.Pace, federation: n.federation, fabric: n.fabric, homes: map[api.LogID]regions.HomeLog{}, copies: map[api.LogID]regions.CopyLog{}, synced: map[api.LogID]*synced{}}
+	return &logBook{self: n.cfg.Region, clock: n.seams.Clock, pace: n.seams.Pace, federation: n.federation, fabric: n.fabric, placer: n.placer,
+		homes: map[api.LogID]regions.HomeLog{}, copies: map[api.LogID]regions.CopyLog{}, synced: map[api.LogID]*synced{}, leased: map[api.LogID]regions.HomeLog{}}
 }
 
 // open opens every log that the manifest gives to this region, as home or as copy.
@@ -41,15 +45,7 @@ func (b *logBook) open(ctx context.Context) error {
 	for _, name := range federation.Topics() {
 		topic, _ := federation.Topic(name)
 		for _, id := range federation.Logs(topic) {
-			home, _, _ := federation.Home(id)
-			var err error
-			switch {
-			case home == b.self:
-				err = b.openHome(ctx, id, federation)
-			case slices.Contains(federation.Targets(id), b.self):
-				_, err = b.copyOf(ctx, id)
-			}
-			if err != nil {
+			if err := b.openAs(ctx, id, federation.Role(id, b.self), federation); err != nil {
 				return err
 			}
 		}
@@ -89,16 +85,19 @@ func (b *logBook) waits(id api.LogID) string {
 	return "no mirror was heard since this node opened the log"
 }
 
-// openAs opens a log that another manifest gives to this region.
+// openAs opens a log in the role that a manifest gives to this region; one that may move
+// in the role that it has.
 func (b *logBook) openAs(ctx context.Context, id api.LogID, role regions.Role, f *regions.Federation) error {
-	if role == regions.RoleHome {
-		return b.openHome(ctx, id, f)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	log, err := b.fabric.Copy(ctx, b.config(id, f))
-	if err == nil {
-		b.copies[id] = log
+	var err error
+	switch {
+	case b.movable(id, f):
+		err = b.openMovable(ctx, id, f)
+	case role == regions.RoleHome:
+		err = b.openHome(ctx, b.config(id, f), f)
+	case role == regions.RoleCopy:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		_, err = b.openCopy(ctx, b.config(id, f))
 	}
 	return err
 }
@@ -108,14 +107,19 @@ func (b *logBook) drop(id api.LogID) {
 	b.mu.Lock()
 	delete(b.homes, id)
 	delete(b.copies, id)
+	delete(b.leased, id)
 	s := b.synced[id]
 	delete(b.synced, id)
 	b.mu.Unlock()
 	s.close()
+	if b.placer != nil {
+		b.placer.Closed(id)
+	}
 }
 
-func (b *logBook) openHome(ctx context.Context, id api.LogID, f *regions.Federation) error {
-	c := b.config(id, f)
+// openHome opens a log as this region's own. One that may move takes no record before the
+// authority has it.
+func (b *logBook) openHome(ctx context.Context, c fabric.LogConfig, f *regions.Federation) error {
 	c.Keep = true // what an earlier run was told: only a reload keeps less
 	log, err := b.fabric.Home(ctx, c)
 	if err != nil {
@@ -123,9 +127,27 @@ func (b *logBook) openHome(ctx context.Context, id api.LogID, f *regions.Federat
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.homes[id] = log
-	b.wait(id, log, f)
+	b.homes[c.ID] = log
+	b.wait(c.ID, log, f)
+	if b.movable(c.ID, f) {
+		incarnation := log.Head().Incarnation
+		b.leased[c.ID] = b.placer.Leased(b.whole(c.ID), incarnation, c.Epoch)
+		b.placer.Opened(c.ID, incarnation, c.Epoch)
+	}
 	return nil
+}
+
+// openCopy opens this region's copy of a log. b.mu is held.
+func (b *logBook) openCopy(ctx context.Context, c fabric.LogConfig) (regions.CopyLog, error) {
+	log, err := b.fabric.Copy(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	b.copies[c.ID] = log
+	if b.placer != nil {
+		b.placer.Named(c.ID, log.Cursor().Incarnation)
+	}
+	return log, nil
 }
 
 // copyOf is this region's copy of a log, opened or made if need be. A log that the
@@ -140,12 +162,7 @@ func (b *logBook) copyOf(ctx context.Context, id api.LogID) (regions.CopyLog, er
 		return nil, &api.Error{Code: api.ManifestMismatch, Op: "open copy", Topic: id.Topic, Region: b.self, Field: "mirror",
 			Hint: "this region's manifest names no copy of " + id.String() + " here"}
 	}
-	log, err := b.fabric.Copy(ctx, b.config(id, b.federation))
-	if err != nil {
-		return nil, err
-	}
-	b.copies[id] = log
-	return log, nil
+	return b.openCopy(ctx, b.config(id, b.federation))
 }
 
 // home finds a log that this region owns, with what is not common yet.

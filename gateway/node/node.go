@@ -19,6 +19,7 @@ import (
 	"domicile/gateway/admin"
 	"domicile/gateway/door"
 	"domicile/gateway/handover"
+	"domicile/gateway/placer"
 	"domicile/policy"
 	"domicile/policy/traffic"
 	"domicile/regions"
@@ -42,6 +43,7 @@ type Node struct {
 	identity *identity.Identity
 	fabric   *fabric.Fabric
 	seats    Seats
+	placer   *placer.Placer // nil: the manifest names no voters
 	gate     *policy.Gate
 	policies *policies
 	traffic  *traffic.Book // nil: it could not be opened
@@ -109,6 +111,7 @@ func (n *Node) Start(ctx context.Context) error {
 		{"certificate", n.openIdentity},
 		{"store", n.openStore},
 		{"policy", n.openPolicy},
+		{"placement", n.openPlacer},
 		{"hand-over", n.openHandover},
 		{"admin", n.openAdmin},
 		{"turn", func(ctx context.Context) (err error) { first, err = n.firstTurn(ctx); return err }},
@@ -171,7 +174,7 @@ func (n *Node) openIdentity(context.Context) error {
 func (n *Node) openStore(ctx context.Context) error {
 	var err error
 	n.fabric, err = fabric.Open(ctx, fabric.Config{
-		Region: n.cfg.Region, Federation: n.federation.Name(), Dir: n.cfg.Data, MaxStore: int64(n.cfg.MaxStore),
+		Region: n.cfg.Region, Federation: n.federation.Name(), Dir: n.cfg.Data, Lodgers: []string{councilFolder}, MaxStore: int64(n.cfg.MaxStore),
 		Clock: n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger, Hooks: n.seams.Hooks.Fabric, Cluster: n.cluster(),
 	})
 	if err != nil {

@@ -23,6 +23,7 @@ func (p *peers) OpenMirror(ctx context.Context, peer string, o regions.MirrorOpe
 	if sink == nil {
 		return nil, reply // not a nil *Sink in an interface
 	}
+	p.named(o.Log, o.Incarnation)
 	return sink, reply
 }
 
@@ -30,7 +31,21 @@ func (p *peers) OpenMirror(ctx context.Context, peer string, o regions.MirrorOpe
 func (p *peers) Marks(peer string, all bool) regions.Watermarks { return p.source.Marks(peer, all) }
 
 // Watermarks gives a peer's round to the copies.
-func (p *peers) Watermarks(peer string, w regions.Watermarks) { p.target.Watermarks(peer, w) }
+func (p *peers) Watermarks(peer string, w regions.Watermarks) {
+	p.target.Watermarks(peer, w)
+	for _, m := range w.Logs {
+		if home, _, ok := p.federation.Home(m.Log); ok && home == peer {
+			p.named(m.Log, m.Incarnation)
+		}
+	}
+}
+
+// named takes in the incarnation of a log, as its home says it, if it may move.
+func (p *peers) named(id api.LogID, incarnation string) {
+	if p.logs.movable(id, p.federation) {
+		p.placer.Named(id, incarnation)
+	}
+}
 
 // TellTail says which records of this region's movable logs a peer does not have yet.
 func (p *peers) TellTail(ctx context.Context, peer string, budget int, send func(context.Context, regions.TailList) error) {

@@ -56,16 +56,27 @@ func (b *logBook) wait(id api.LogID, log regions.HomeLog, f *regions.Federation)
 func (b *logBook) writable(id api.LogID) (regions.HomeLog, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	if s := b.synced[id]; s != nil && s.home != nil {
-		return s.home, true
+	if log, ok := b.leased[id]; ok {
+		return log, true
 	}
-	log, ok := b.homes[id]
-	return log, ok
+	log := b.whole(id)
+	return log, log != nil
+}
+
+// whole is a log that this region owns with all that its acks wait for; nil: it owns none.
+// b.mu is held.
+func (b *logBook) whole(id api.LogID) regions.HomeLog {
+	if s := b.synced[id]; s != nil && s.home != nil {
+		return s.home
+	}
+	return b.homes[id]
 }
 
 // shown is a home log as regions outside its sync set see it.
 func (b *logBook) shown(log regions.HomeLog) regions.HomeLog {
-	if shown, ok := b.writable(log.ID()); ok {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if shown := b.whole(log.ID()); shown != nil {
 		return shown
 	}
 	return log

@@ -53,6 +53,7 @@ func (n *Node) openTurn(ctx context.Context, seat fabric.Seat) (*turn, error) {
 	if err := (steps{
 		{"store", t.openLogs},
 		{"links", t.openLinks},
+		{"placement", t.openAuthority},
 		{"mirror", t.openMirror},
 		{"hand-over", t.openHandover},
 		{"gateway", t.openGateway},
@@ -80,7 +81,13 @@ func (t *turn) onClose(f func(context.Context) error) { t.closers = append(t.clo
 
 func (t *turn) openLogs(ctx context.Context) error {
 	t.logs = newLogBook(t.Node)
-	t.onClose(func(context.Context) error { t.logs.closeSynced(); return nil })
+	t.onClose(func(context.Context) error {
+		t.logs.closeSynced()
+		if t.placer != nil {
+			t.placer.Detach() // also if nothing was attached: these logs are open no more
+		}
+		return nil
+	})
 	var err error
 	if t.tails, err = tail.Open(filepath.Join(t.cfg.Data, tailsFolder), t.seams.Clock, t.logger); err != nil {
 		return err

@@ -17,7 +17,8 @@ import (
 	"domicile/regions/placement"
 )
 
-const markFile = "council.json"
+// MarkFile is in every voter's folder and in no other.
+const MarkFile = "council.json"
 
 // mark says whose folder it is. A voter whose folder is gone has forgotten whom it voted
 // for, so no empty folder is ever taken for its own.
@@ -79,14 +80,14 @@ func Create(b Birth) error {
 	if err != nil {
 		return err
 	}
-	return regions.WriteWhole(filepath.Join(b.Dir, markFile), text)
+	return regions.WriteWhole(filepath.Join(b.Dir, MarkFile), text)
 }
 
 func (b *Birth) check() error {
 	refuse := func(field, hint string) error {
 		return &api.Error{Code: api.ConfigInvalid, Op: "create voter", Field: field, Hint: hint}
 	}
-	switch _, err := os.Stat(filepath.Join(b.Dir, markFile)); {
+	switch _, err := os.Stat(filepath.Join(b.Dir, MarkFile)); {
 	case err == nil:
 		return refuse("dir", "it holds a voter; move it away first")
 	case !errors.Is(err, fs.ErrNotExist):
@@ -128,7 +129,7 @@ func (b *Birth) bootstrap() error {
 }
 
 func readMark(dir string) (mark, error) {
-	text, err := os.ReadFile(filepath.Join(dir, markFile))
+	text, err := os.ReadFile(filepath.Join(dir, MarkFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return mark{}, &api.Error{Code: api.ConfigInvalid, Op: "open voter", Field: "dir",
 			Hint: "no voter lives here; one that lost its folder has forgotten its votes, so remove it from the voters and create it anew"}
@@ -138,7 +139,7 @@ func readMark(dir string) (mark, error) {
 	}
 	var m mark
 	if err := json.Unmarshal(text, &m); err != nil || m.Version != 1 || m.Region == "" {
-		return mark{}, fmt.Errorf("%s is damaged, or of a newer version", markFile)
+		return mark{}, fmt.Errorf("%s is damaged, or of a newer version", MarkFile)
 	}
 	return m, nil
 }

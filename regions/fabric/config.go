@@ -31,8 +31,9 @@ const (
 type Config struct {
 	Region     string
 	Federation string
-	Dir        string // of its own; a volume of its own keeps other writers out of the sync
-	MaxStore   int64  // bytes the broker may use; at least the sum of the logs' MaxBytes plus 1 MiB each
+	Dir        string   // of its own; a volume of its own keeps other writers out of the sync
+	Lodgers    []string // names in Dir that are not the store's and may be there before it
+	MaxStore   int64    // bytes the broker may use; at least the sum of the logs' MaxBytes plus 1 MiB each
 	Clock      regions.Clock
 	Pace       regions.Pace
 	Logger     *slog.Logger

@@ -175,6 +175,9 @@ func TestS2_FencedEpochNeverReopens(t *testing.T) {
 	for name, e := range map[string]api.Epoch{"the same": epoch(2), "an earlier one": epoch(1), "a rival": rival} {
 		for range 2 {
 			f = reopen(t, f, dir, func(c *fabric.Config) { c.Clock = clock })
+			if h, ok, err := f.Held(context.Background(), logIn(t, e).ID); err != nil || !ok || !h.Ended || h.Epoch != epoch(2) {
+				t.Fatalf("not open, the store holds %+v %v %v", h, ok, err)
+			}
 			if _, err := f.Home(context.Background(), logIn(t, e)); api.CodeOf(err) != api.StaleEpoch {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -192,6 +195,9 @@ func TestS2_FencedEpochNeverReopens(t *testing.T) {
 		t.Fatalf("the first of the next epoch: %+v, cut %+v", s, cut)
 	}
 	f = reopen(t, f, dir, func(c *fabric.Config) { c.Clock = clock })
+	if h, ok, err := f.Held(context.Background(), l.ID()); err != nil || !ok || h.Role != regions.RoleHome || h.Epoch != epoch(3) || h.Ended || h.Incarnation != s.Position.Incarnation {
+		t.Fatalf("not open, the store holds %+v %v %v", h, ok, err)
+	}
 	_, err = f.Home(context.Background(), logIn(t, epoch(2)))
 	wantCode(t, err, api.StaleEpoch)
 	l = homeIn(t, f, epoch(3))

@@ -166,7 +166,7 @@ func makeIdentity(cfg *Config, path string) (*identity, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if e.Name() != lockFile && e.Name() != "lost+found" && !strings.HasSuffix(e.Name(), tempSuffix) {
+		if e.Name() != lockFile && e.Name() != "lost+found" && !strings.HasSuffix(e.Name(), tempSuffix) && !slices.Contains(cfg.Lodgers, e.Name()) {
 			return nil, refuse("dir", cfg.Dir, "the directory is not empty and carries no identity mark: give the region a directory of its own", nil)
 		}
 	}

@@ -1,0 +1,122 @@
+package placer
+
+import (
+	"context"
+	"time"
+
+	"domicile/api"
+	"domicile/regions"
+	"domicile/regions/placement"
+)
+
+// now reads the machine's clocks at full pace, whatever the pace is: leases are counted in
+// it, as the declarations write them.
+func (p *Placer) now() placement.Instant {
+	return placement.Instant{Boot: nominal(p.cfg.Pace, p.cfg.Boot()), Wall: int64(nominal(p.cfg.Pace, p.cfg.Wall().Round(0).Sub(p.start.Round(0))))}
+}
+
+func nominal(pace regions.Pace, d time.Duration) time.Duration {
+	if pace == 0 {
+		return d
+	}
+	return time.Duration(float64(d) / float64(pace))
+}
+
+// hold renews the region's leases.
+func (p *Placer) hold(ctx context.Context, a Authority) {
+	every := time.NewTicker(p.cfg.Pace.Of(placement.RenewEvery))
+	defer every.Stop()
+	for {
+		p.renewOnce(ctx, a)
+		select {
+		case <-every.C:
+		case <-p.renew:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *Placer) renewOnce(ctx context.Context, a Authority) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Pace.Of(renewWithin))
+	defer cancel()
+	sent := p.now()
+	grant, err := a.Renew(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			p.cfg.Log.Debug("the region's leases were not renewed", "err", err)
+		}
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holder.Answered(grant, sent) // if not: what this region misses is on its way, and then it renews again
+	if grant.Generation >= p.state.Generation() {
+		p.answered, p.heard = sent, true
+	}
+}
+
+// confirmed reports whether the authority was heard lately. p.mu is held.
+func (p *Placer) confirmed(now placement.Instant) bool {
+	since := now.Boot - p.answered.Boot
+	return p.heard && p.authority != nil && since >= 0 && since <= confirmedFor
+}
+
+// mayWrite refuses unless this region may write the log in its epoch now. unconfirmed: it
+// may, by the log's declaration, although the authority is out of reach, and what it
+// writes may yet be void.
+func (p *Placer) mayWrite(id api.LogID, h home) (unconfirmed bool, err error) {
+	now := p.now()
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	l, ok := p.placed[h.incarnation]
+	refused := func(code api.Code, hint string) error {
+		return &api.Error{Code: code, Op: "append", Topic: id.Topic, Region: p.cfg.Self, RetryAfter: p.cfg.Pace.Of(time.Second), Hint: hint}
+	}
+	switch {
+	case !ok:
+		return false, refused(api.NotReady, "the placement authority has not taken the log in, so nobody may write it yet; send it again with the same id")
+	case l.Status == placement.Contested:
+		return false, refused(api.Contested, "two regions claim the log; both refuse until people decide")
+	case l.Home != p.cfg.Self || l.Epoch != h.epoch:
+		return false, refused(api.Fenced, "the log's home has moved, or is about to; send it again with the same id")
+	case l.Refused != "":
+		return false, refused(api.HomeOutsideBoundary, "this region's policy forbids it to be the log's home")
+	case l.Terms.Isolation == placement.FenceAfter:
+		return false, p.holder.Check(h.incarnation, h.epoch, now)
+	}
+	return !p.confirmed(now), nil
+}
+
+// leased is a home log that takes a record only while this region may write it.
+type leased struct {
+	regions.HomeLog
+	placer *Placer
+	home   home
+}
+
+// Leased is a home log, opened in an epoch, as publishes see it: what the region may not
+// write is refused, and what it could not be sure to be allowed any more when it was
+// stored is OUTCOME_UNKNOWN.
+func (p *Placer) Leased(log regions.HomeLog, incarnation string, epoch api.Epoch) regions.HomeLog {
+	return &leased{log, p, home{incarnation, epoch}}
+}
+
+// Append hands a draft to the log's writer.
+func (l *leased) Append(d regions.Draft, done func(regions.Stored)) {
+	id := l.ID()
+	if _, err := l.placer.mayWrite(id, l.home); err != nil {
+		go done(regions.Stored{Err: err}) // not on the caller's goroutine: it may hold what done needs
+		return
+	}
+	l.HomeLog.Append(d, func(s regions.Stored) {
+		if s.Err == nil {
+			unconfirmed, err := l.placer.mayWrite(id, l.home)
+			if s.Unconfirmed = unconfirmed; err != nil {
+				s = regions.Stored{Err: &api.Error{Code: api.OutcomeUnknown, Op: "append", Topic: id.Topic, Region: l.placer.cfg.Self, Log: id,
+					Hint: "this region lost its right to write the log while the record was being stored; send it again with the same id"}}
+			}
+		}
+		done(s)
+	})
+}

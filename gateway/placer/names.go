@@ -1,0 +1,116 @@
+package placer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"domicile/api"
+	"domicile/regions"
+	"domicile/regions/placement"
+)
+
+// names says which incarnation each log has. The authority knows incarnations only, so
+// each region keeps the names to itself.
+type names struct {
+	of    map[api.LogID]string
+	dirty bool // the file is older
+}
+
+// readNames reads the file; none is no names. A damaged one is as good as none: what is in
+// it is learned again from the logs.
+func readNames(path string) (names, error) {
+	n := names{of: map[api.LogID]string{}}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return n, nil
+	}
+	if err != nil {
+		return n, fmt.Errorf("read the names of placed logs: %w", err)
+	}
+	var text map[string]string
+	if json.Unmarshal(data, &text) != nil {
+		return n, nil
+	}
+	for log, incarnation := range text {
+		if id, err := api.ParseLogID(log); err == nil {
+			n.of[id] = incarnation
+		}
+	}
+	return n, nil
+}
+
+// keepNames writes the file, if it is older than what is known.
+func (p *Placer) keepNames() {
+	p.mu.Lock()
+	if !p.names.dirty {
+		p.mu.Unlock()
+		return
+	}
+	p.names.dirty = false
+	text := map[string]string{}
+	for id, incarnation := range p.names.of {
+		text[id.String()] = incarnation
+	}
+	p.mu.Unlock()
+	data, err := json.Marshal(text)
+	if err == nil {
+		err = regions.WriteWhole(p.cfg.Names, data)
+	}
+	if err != nil {
+		p.cfg.Log.Error("the names of placed logs cannot be written: after a start they are known once the logs are open", "err", err)
+		p.mu.Lock()
+		p.names.dirty = true
+		p.mu.Unlock()
+	}
+}
+
+// Named notes the incarnation of a log, as its home or this region's own store says it. It
+// does nothing for "" and for what is known.
+func (p *Placer) Named(id api.LogID, incarnation string) {
+	p.mu.RLock()
+	known := incarnation == "" || p.names.of[id] == incarnation
+	p.mu.RUnlock()
+	if known {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.names.of[id], p.names.dirty = incarnation, true
+	p.rename()
+	signal(p.due)
+}
+
+// Log is what the authority was last heard to say of a log; false: nothing is known.
+func (p *Placer) Log(id api.LogID) (placement.Log, bool) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	l, ok := p.named[id]
+	return l, ok
+}
+
+// Placements is what the authority was last heard to say of the logs that this region can
+// name, and a channel that is closed when that is another. The map is read only.
+func (p *Placer) Placements() (map[api.LogID]placement.Log, <-chan struct{}) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.named, p.changed
+}
+
+// rename makes what others see of the placement anew, and lays it over the manifest.
+// p.mu is held.
+func (p *Placer) rename() {
+	p.named = map[api.LogID]placement.Log{}
+	over := map[api.LogID]regions.Placed{}
+	for id, incarnation := range p.names.of {
+		if l, ok := p.placed[incarnation]; ok {
+			p.named[id] = l
+			over[id] = regions.Placed{Home: l.Home, Epoch: l.Epoch}
+		}
+	}
+	p.cfg.Federation.Place(over)
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
