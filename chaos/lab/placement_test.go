@@ -24,7 +24,7 @@ regions:
 boundaries: {eu: [eu-west, eu-central], us: [us-east]}
 authority: {voters: [eu-west, eu-central, us-east]}
 topics:
-  orders: {writes: home, home: eu-west, mirror: [all], failover: {mode: manual},
+  orders: {writes: home, home: eu-west, mirror: [all], failover: {mode: manual, targets: [us-east], rpo: 5s, rto: 1m, accept: true},
     on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
   events: {writes: home, home: eu-west, mirror: [all],
     on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}

@@ -82,6 +82,8 @@ func (p *Placer) mayWrite(id api.LogID, h home) (unconfirmed bool, err error) {
 		return false, refused(api.Fenced, "the log's home has moved, or is about to; send it again with the same id")
 	case l.Refused != "":
 		return false, refused(api.HomeOutsideBoundary, "this region's policy forbids it to be the log's home")
+	case l.Status == placement.Opening:
+		return false, refused(api.NotReady, "the log's new home has not opened it yet; send it again with the same id")
 	case l.Terms.Isolation == placement.FenceAfter:
 		return false, p.holder.Check(h.incarnation, h.epoch, now)
 	}
@@ -110,13 +112,23 @@ func (l *leased) Append(d regions.Draft, done func(regions.Stored)) {
 		return
 	}
 	l.HomeLog.Append(d, func(s regions.Stored) {
-		if s.Err == nil {
-			unconfirmed, err := l.placer.mayWrite(id, l.home)
-			if s.Unconfirmed = unconfirmed; err != nil {
-				s = regions.Stored{Err: &api.Error{Code: api.OutcomeUnknown, Op: "append", Topic: id.Topic, Region: l.placer.cfg.Self, Log: id,
-					Hint: "this region lost its right to write the log while the record was being stored; send it again with the same id"}}
-			}
-		}
-		done(s)
+		done(l.after(s))
 	})
+}
+
+// after is what a producer may be told of what the log's writer did, by what this region
+// may do now. What was refused by a log that was closed is refused as one that moved: that
+// is tried again.
+func (l *leased) after(s regions.Stored) regions.Stored {
+	unconfirmed, err := l.placer.mayWrite(l.ID(), l.home)
+	switch {
+	case err == nil:
+		s.Unconfirmed = unconfirmed && s.Err == nil
+	case s.Err == nil:
+		s = regions.Stored{Err: &api.Error{Code: api.OutcomeUnknown, Op: "append", Topic: l.ID().Topic, Region: l.placer.cfg.Self, Log: l.ID(),
+			Hint: "this region lost its right to write the log while the record was being stored; send it again with the same id"}}
+	case api.CodeOf(s.Err).Stored() == api.StoredNo:
+		s.Err = err
+	}
+	return s
 }

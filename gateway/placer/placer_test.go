@@ -25,7 +25,7 @@ federation: f
 regions: {here: {link: "a:1"}, there: {link: "b:1"}}
 authority: {voters: [here, there]}
 topics:
-  orders: {writes: home, home: here, mirror: [there], failover: {mode: manual}, on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
+  orders: {writes: home, home: here, mirror: [there], failover: {mode: manual, targets: [there], rpo: 5s, rto: 1m, accept: true}, on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
 `
 
 var orders = api.LogID{Tenant: api.DefaultTenant, Topic: "orders", Slot: api.HomeSlot}
@@ -276,7 +276,9 @@ func (r *rig) moveAway() {
 		c.Verb, c.ID, c.Op = placement.Begin, "op", ""
 		c.Move = &placement.Move{Kind: placement.Forced, Target: "there", TargetDigest: "d", Divergent: true, Accepted: placement.Loss{Span: &zero, Records: &none}}
 	})
-	step(func(c *placement.Command) { c.Verb, c.Proof = placement.Prove, &placement.Proof{Kind: placement.Diverges} })
+	step(func(c *placement.Command) {
+		c.Verb, c.Proof = placement.Prove, &placement.Proof{Kind: placement.Diverges}
+	})
 	step(func(c *placement.Command) { c.Verb, c.Point = placement.FixCut, &placement.Point{} })
 	step(func(c *placement.Command) {
 		c.Verb, c.Point, c.Lost = placement.Frozen, &placement.Point{}, &placement.Loss{Span: &zero, Records: &none}
