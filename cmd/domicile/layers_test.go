@@ -30,7 +30,7 @@ var floors = [][]string{
 	{"gateway/door", "gateway/admin", "chaos/invariant"},
 	{"gateway/node"},
 	{"chaos/lab", "chaos/shop"},
-	{"chaos/demo", "chaos/field", "chaos/fieldreports", "chaos/alerts"},
+	{"chaos/demo", "chaos/field", "chaos/fieldreports", "chaos/alerts", "chaos/doctor"},
 	{"chaos/schedule"},
 	{"cmd/domicile"},
 }
