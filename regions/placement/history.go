@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"domicile/api"
+	"domicile/regions"
 )
 
 // end closes the log's present epoch.
@@ -91,6 +92,27 @@ func (l *Log) EpochEnd(e api.Epoch) (uint64, error) {
 		}
 	}
 	return end, nil
+}
+
+// Epochs is the row of the log's epochs as a store goes by it: those that stand, each with
+// its end, and the present one. As long as the end of one is not known, or the log is
+// contested, the row stops before it and has no present epoch: nobody may guess.
+func (l *Log) Epochs() regions.History {
+	if l.Status == Contested {
+		return nil
+	}
+	var row regions.History
+	for _, h := range l.History {
+		if h.How == AsLoser {
+			continue
+		}
+		end, err := l.EpochEnd(h.Epoch)
+		if err != nil {
+			return row
+		}
+		row = append(row, regions.EpochEnd{Epoch: h.Epoch, End: end})
+	}
+	return append(row, regions.EpochEnd{Epoch: l.Epoch, Open: true})
 }
 
 func (l *Log) openTail() bool {

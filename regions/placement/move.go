@@ -181,6 +181,9 @@ func (s *State) prove(l *Log, c *Command) error {
 		return err
 	}
 	l.Op.Proof = &p
+	if p.Kind == Marker && c.Point != nil {
+		l.Op.SafeTime = c.Point.SafeTime // the last instant that the home called closed
+	}
 	return nil
 }
 
@@ -228,7 +231,10 @@ func (s *State) fixCut(l *Log, c *Command) error {
 	if l.Op.Proof.Kind == Marker && c.Point.End != l.Op.Proof.End {
 		return broken(RuleCutFirst, fmt.Sprintf("the home's marker closes the epoch at %d", l.Op.Proof.End))
 	}
-	l.Op.Cut, l.Op.SafeTime = c.Point.End, c.Point.SafeTime
+	l.Op.Cut = c.Point.End
+	if l.Op.Proof.Kind != Marker || l.Op.SafeTime.IsZero() {
+		l.Op.SafeTime = c.Point.SafeTime
+	}
 	return nil
 }
 
@@ -280,11 +286,7 @@ func (s *State) flip(l *Log, c *Command) error {
 	if err := op.lossAccepted(); err != nil {
 		return err
 	}
-	need := l.Terms.Approvals
-	if op.Proof.Kind == Attested {
-		need = max(need, 2)
-	}
-	if got := distinct(op.Approvals, op.Actor, ""); got < need {
+	if got, need := l.Approved(); got < need {
 		return broken(RuleApprovals, fmt.Sprintf("%d of %d people have approved the plan", got, need))
 	}
 	how := ByMove
@@ -294,6 +296,19 @@ func (s *State) flip(l *Log, c *Command) error {
 	l.end(Ended{End: op.Cut, EndKnown: true, SafeTime: op.SafeTime, How: how, Proof: op.Proof.Kind, Lost: op.Lost})
 	l.Home, l.Epoch, l.Status, l.Held = op.Target, s.next(l.Epoch), Opening, nil
 	return nil
+}
+
+// Approved counts the people, besides the one who asked, that have approved the move that
+// is under way, and those that it needs.
+func (l *Log) Approved() (got, need int) {
+	if l.Op == nil {
+		return 0, 0
+	}
+	need = l.Terms.Approvals
+	if p := l.Op.Proof; p != nil && p.Kind == Attested {
+		need = max(need, 2)
+	}
+	return distinct(l.Op.Approvals, l.Op.Actor, ""), need
 }
 
 // lossAccepted holds the frozen bound against what was accepted. Unknown is more than

@@ -1,0 +1,210 @@
+package mover
+
+import (
+	"slices"
+
+	"domicile/api"
+	"domicile/regions"
+	"domicile/regions/placement"
+)
+
+// Held is how this region's store holds a log now.
+type Held struct {
+	Role    regions.Role    // RoleNone: the log is not open here
+	Epoch   api.Epoch       // of a home: the one it is open under; of a copy: of its last item, zero while it has none
+	Stopped bool            // the home is fenced, the copy is frozen
+	End     uint64          // the last sequence
+	Row     regions.History // that the copy goes by; nil: none
+	// Void is what lies here beyond an epoch's end and was not settled, as it is reported.
+	Void []placement.Divergence
+}
+
+// act is the next thing that a region does for a log.
+type act string
+
+const (
+	rest     act = "rest"     // nothing, until something changes
+	wait     act = "wait"     // for the copy to reach the cut
+	fence    act = "fence"    // end the home's epoch
+	prove    act = "prove"    // say where the home's epoch ended
+	diverge  act = "diverge"  // the home may go on: what it writes from now on will be void
+	learn    act = "learn"    // give the copy the row of epochs
+	freeze   act = "freeze"   // the copy takes nothing more
+	cut      act = "cut"      // say where the old epoch ends
+	caughtUp act = "caughtup" // the copy has all of it
+	frozen   act = "frozen"   // the copy has what it has
+	flip     act = "flip"
+	become   act = "become"  // a home, under the placement's epoch
+	opened   act = "opened"  // say that it is one
+	follow   act = "follow"  // be a copy again
+	report   act = "report"  // what is void here
+	mirrorIt act = "mirror"  // open the copy
+	giveUp   act = "give up" // a planned move that took too long
+)
+
+// view is all that a decision depends on.
+type view struct {
+	self    string
+	log     placement.Log
+	held    Held
+	copies  bool // the manifest has this region keep a copy of the log
+	learned bool // the copy was given the row of this version of the placement
+	allowed bool // the move has its approvals, by this region's own look at them
+	overdue bool // a planned move was seen here, allowed, for as long as one may take
+	alone   bool // the home had its chance to end its epoch itself
+}
+
+// next decides. It is pure: the same view has the same answer, before and after a crash.
+func next(v view) act {
+	switch l := &v.log; {
+	case v.abandoned():
+		return giveUp
+	case l.Home == v.self:
+		return v.atHome()
+	case v.held.Role == regions.RoleHome:
+		return v.superseded()
+	case v.held.Role == regions.RoleCopy:
+		return v.atCopy()
+	case v.copies:
+		return mirrorIt
+	}
+	return rest
+}
+
+// abandoned: a planned move that does not come to its end is taken back by whoever is left
+// of the two, since the log takes no records meanwhile.
+func (v *view) abandoned() bool {
+	op := v.log.Op
+	return v.overdue && v.log.Status == placement.Moving && op.Kind == placement.Planned && (v.log.Home == v.self || op.Target == v.self)
+}
+
+func (v *view) atHome() act {
+	l, h := &v.log, &v.held
+	writes := h.Role == regions.RoleHome && h.Epoch == l.Epoch && !h.Stopped
+	switch l.Status {
+	case placement.Active:
+		if writes {
+			return rest
+		}
+		return v.reopen()
+	case placement.Opening:
+		if writes {
+			return opened
+		}
+		return v.reopen()
+	case placement.Contested:
+		if writes {
+			return fence
+		}
+		return rest
+	}
+	switch {
+	case h.Role == regions.RoleNone:
+		return become // so that its epoch can be ended; it takes no records while the log moves
+	case !v.allowed:
+		return rest
+	case writes:
+		return fence
+	case l.Op.Step == placement.Begun:
+		return prove
+	}
+	return rest
+}
+
+// reopen brings the log to where it can be opened as a home: a copy has to be frozen first.
+func (v *view) reopen() act {
+	switch h := &v.held; {
+	case h.Role == regions.RoleNone && v.log.Status == placement.Opening && v.cameFrom() != v.self:
+		return mirrorIt // it is judged before it is opened as a home
+	case h.Role == regions.RoleCopy && !h.Stopped && h.Epoch != v.log.Epoch:
+		return freeze
+	}
+	return become
+}
+
+// cameFrom is the home of the epoch before the present one; "": there was none.
+func (v *view) cameFrom() string {
+	if n := len(v.log.History); n > 0 {
+		return v.log.History[n-1].Home
+	}
+	return ""
+}
+
+// superseded is a home whose log lives elsewhere by now.
+func (v *view) superseded() act {
+	switch h := &v.held; {
+	case v.log.Epochs().Judge(h.Epoch, ^uint64(0)) == regions.Beyond:
+		return follow
+	case !h.Stopped:
+		return fence
+	}
+	return follow // it is fenced, which is enough to be opened as a copy
+}
+
+func (v *view) atCopy() act {
+	l := &v.log
+	switch {
+	case v.behind():
+		return learn
+	case v.unreported() >= 0:
+		return report
+	case l.Status == placement.Moving && l.Op.Target == v.self && v.allowed:
+		return v.atTarget()
+	}
+	return rest
+}
+
+// behind: the authority knows more of the log's epochs than the copy goes by. A copy that
+// is frozen in the present epoch stays so, and a log that never moved needs no row.
+func (v *view) behind() bool {
+	row := v.log.Epochs()
+	n := len(row)
+	if v.learned || n == 0 || !row[n-1].Open || n == 1 && len(v.held.Row) == 0 {
+		return false
+	}
+	if v.held.Stopped && v.held.Epoch == v.log.Epoch {
+		return false
+	}
+	known := v.held.Row
+	return len(known) == 0 || !slices.Equal(known, row.From(known[0].Epoch, len(known))) || known[len(known)-1] != row[n-1]
+}
+
+// unreported is the index of the first void range that the authority can be told of and
+// does not know; -1: there is none.
+func (v *view) unreported() int {
+	return slices.IndexFunc(v.held.Void, func(d placement.Divergence) bool {
+		_, err := v.log.EpochEnd(d.Epoch)
+		return err == nil && !slices.ContainsFunc(v.log.Divergences, func(known placement.Divergence) bool {
+			return known.Epoch == d.Epoch && known.Region == v.self
+		})
+	})
+}
+
+func (v *view) atTarget() act {
+	l, h := &v.log, &v.held
+	marked := l.Op.Proof != nil && l.Op.Proof.Kind == placement.Marker
+	switch l.Op.Step {
+	case placement.Begun:
+		if l.Op.Divergent && v.alone {
+			return diverge
+		}
+	case placement.Proven:
+		if marked || h.Stopped {
+			return cut
+		}
+		return freeze
+	case placement.Cut:
+		switch {
+		case h.End < l.Op.Cut:
+			return wait
+		case !h.Stopped:
+			return freeze
+		case marked:
+			return caughtUp
+		}
+		return frozen
+	case placement.Ready:
+		return flip
+	}
+	return rest
+}

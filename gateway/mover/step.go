@@ -1,0 +1,282 @@
+package mover
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"domicile/api"
+	"domicile/regions"
+	"domicile/regions/placement"
+)
+
+// step looks at a log and does one thing for it. done: there is nothing left to do now.
+func (m *Mover) step(ctx context.Context, id api.LogID) (done bool, err error) {
+	changed := m.cfg.Authority.Changed()
+	l, ok := m.cfg.Authority.Log(id)
+	if !ok {
+		return true, nil
+	}
+	held, err := m.cfg.Logs.Held(id)
+	if err != nil {
+		m.note(id, &l, rest)
+		return false, err
+	}
+	v := m.view(id, l, held)
+	what := next(v)
+	m.note(id, &l, what)
+	switch what {
+	case rest:
+		return true, nil
+	case wait:
+		return m.wait(ctx, id, held.End, changed), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Pace.Of(actWithin))
+	defer cancel()
+	return false, m.do(ctx, id, what, &v)
+}
+
+// view takes in what a decision depends on.
+func (m *Mover) view(id api.LogID, l placement.Log, held Held) view {
+	got, need := l.Approved()
+	v := view{self: m.cfg.Self, log: l, held: held, copies: m.cfg.Logs.Copies(id),
+		allowed: got >= need && (l.Op == nil || m.cfg.Policy.Approved == nil || m.cfg.Policy.Approved(l) == nil)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.logs[id]
+	v.learned = w.learned == l.Version
+	op, now := "", m.cfg.Clock.Now()
+	if l.Op != nil && v.allowed {
+		op = l.Op.ID
+	}
+	if w.op != op {
+		w.op, w.since = op, now
+	}
+	if op != "" {
+		seen := now.Sub(w.since)
+		v.overdue = seen >= m.cfg.Pace.Of(Deadline)
+		v.alone = seen >= m.cfg.Pace.Of(HomeFirst) || m.cfg.Policy.Up != nil && !m.cfg.Policy.Up(l.Home)
+	}
+	return v
+}
+
+// note keeps what was decided, for who looks at the log next. While a move is under way
+// the passing of time is a reason to look.
+func (m *Mover) note(id api.LogID, l *placement.Log, what act) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.logs[id]
+	w.seen, w.rested = l.Version, what == rest && l.Status != placement.Moving
+	w.next = m.cfg.Clock.Now().Add(m.cfg.Pace.Of(lookEvery))
+}
+
+// wait waits a while for records. It reports whether none came.
+func (m *Mover) wait(ctx context.Context, id api.LogID, after uint64, changed <-chan struct{}) bool {
+	log, ok := m.cfg.Logs.Log(id)
+	if !ok {
+		return true
+	}
+	timer := time.NewTimer(m.cfg.Pace.Of(lookEvery))
+	defer timer.Stop()
+	select {
+	case <-log.Changed(after):
+		return false
+	case <-changed:
+		return false
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return true
+}
+
+func (m *Mover) do(ctx context.Context, id api.LogID, what act, v *view) error {
+	l, logs := &v.log, m.cfg.Logs
+	switch what {
+	case fence:
+		_, err := logs.Fence(ctx, id, v.held.Epoch, v.opID())
+		return err
+	case prove:
+		return m.prove(ctx, id, l)
+	case diverge:
+		c := m.command(placement.Prove, l)
+		c.Proof = &placement.Proof{Kind: placement.Diverges}
+		return m.submit(ctx, c)
+	case learn:
+		return m.learn(ctx, id, l)
+	case freeze:
+		_, err := logs.Freeze(ctx, id, v.opID())
+		return err
+	case cut, caughtUp, frozen:
+		return m.stand(ctx, id, what, l)
+	case flip:
+		if err := m.mayRest(ctx, id, l); err != nil {
+			return err
+		}
+		return m.submit(ctx, m.command(placement.Flip, l))
+	case become:
+		return m.become(ctx, id, v)
+	case opened:
+		return m.opened(ctx, id, l)
+	case follow, mirrorIt:
+		return logs.Follow(ctx, id, whole(l.Epochs()))
+	case report:
+		return m.report(ctx, v)
+	case giveUp:
+		c := m.command(placement.Abort, l)
+		c.Reason = fmt.Sprintf("the move did not come to its end within %s", Deadline)
+		return m.submit(ctx, c)
+	}
+	return nil
+}
+
+// opID names the move for the store's markers.
+func (v *view) opID() string {
+	if v.log.Op != nil {
+		return v.log.Op.ID
+	}
+	return "epoch " + v.log.Epoch.String()
+}
+
+// whole is a row of epochs that a copy can go by: one that reaches the present.
+func whole(row regions.History) regions.History {
+	if n := len(row); n < 2 || !row[n-1].Open {
+		return nil
+	}
+	return row
+}
+
+// command is what this region says of a log's present epoch. Its id follows from what it
+// says, so that it is said once however often it is sent.
+func (m *Mover) command(verb placement.Verb, l *placement.Log) placement.Command {
+	c := placement.Command{Verb: verb, Log: l.Incarnation, Expect: l.Epoch, Region: m.cfg.Self,
+		Actor: "region:" + m.cfg.Self, Reason: "a step of the move"}
+	about := l.Epoch.String()
+	if l.Op != nil {
+		c.Op, about = l.Op.ID, l.Op.ID
+	}
+	c.ID = fmt.Sprintf("%s/%s/%s/%s", about, l.Incarnation, verb, m.cfg.Self)
+	return c
+}
+
+func (m *Mover) submit(ctx context.Context, c placement.Command) error {
+	_, err := m.cfg.Authority.Submit(ctx, c)
+	return err
+}
+
+func (m *Mover) prove(ctx context.Context, id api.LogID, l *placement.Log) error {
+	ended, err := m.cfg.Logs.Fence(ctx, id, l.Epoch, l.Op.ID)
+	if err != nil {
+		return err
+	}
+	c := m.command(placement.Prove, l)
+	c.Proof = &placement.Proof{Kind: placement.Marker, End: ended.End}
+	c.Point = &placement.Point{End: ended.End, SafeTime: ended.Closed}
+	return m.submit(ctx, c)
+}
+
+func (m *Mover) learn(ctx context.Context, id api.LogID, l *placement.Log) error {
+	if err := m.cfg.Logs.Learn(ctx, id, l.Epochs()); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.logs[id].learned = l.Version
+	return nil
+}
+
+// stand reports where the target's copy stands: where the old epoch ends, and that the
+// copy has come to there.
+func (m *Mover) stand(ctx context.Context, id api.LogID, what act, l *placement.Log) error {
+	reach := m.cfg.Logs.Reach(id)
+	verb := map[act]placement.Verb{cut: placement.FixCut, caughtUp: placement.CaughtUp, frozen: placement.Frozen}[what]
+	c := m.command(verb, l)
+	c.Point = &placement.Point{SafeTime: reach.Safe}
+	if p := l.Op.Proof; what == cut && p.Kind == placement.Marker {
+		c.Point.End = p.End
+		return m.submit(ctx, c)
+	}
+	at, err := m.cfg.Logs.Freeze(ctx, id, l.Op.ID)
+	if err != nil {
+		return err
+	}
+	c.Point.End = at.Sequence
+	switch what {
+	case caughtUp:
+		c.Point.SafeTime = l.Op.SafeTime
+	case frozen:
+		c.Lost = &placement.Loss{Span: reach.Lost}
+	}
+	return m.submit(ctx, c)
+}
+
+// mayRest asks this region's own policy about all that the log holds here.
+func (m *Mover) mayRest(ctx context.Context, id api.LogID, l *placement.Log) error {
+	log, ok := m.cfg.Logs.Log(id)
+	if !ok {
+		return &api.Error{Code: api.NotReady, Op: "judge log", Topic: id.Topic, Region: m.cfg.Self, Hint: "the log is not open here yet"}
+	}
+	if m.cfg.Policy.MayRest == nil {
+		return nil
+	}
+	return m.cfg.Policy.MayRest(ctx, id, log)
+}
+
+// become opens the log as a home. What came from another region is judged first, by the
+// policy that is in force now; a denial is reported, and leaves the log shut.
+func (m *Mover) become(ctx context.Context, id api.LogID, v *view) error {
+	l := &v.log
+	o := Opening{Epoch: l.Epoch, Incarnation: l.Incarnation, Sealed: l.Status == placement.Moving}
+	if o.Sealed {
+		err := m.cfg.Logs.Become(ctx, id, o)
+		if api.CodeOf(err) == api.StaleEpoch { // its epoch ended before a start
+			return m.cfg.Logs.Follow(ctx, id, nil)
+		}
+		return err
+	}
+	if l.Status == placement.Opening && v.cameFrom() != m.cfg.Self {
+		before := &l.History[len(l.History)-1]
+		if v.held.Role == regions.RoleCopy && before.EndKnown && v.held.End != before.End {
+			return &api.Error{Code: api.StorageFailed, Op: "open log", Topic: id.Topic, Region: m.cfg.Self, Field: "end", Value: fmt.Sprint(v.held.End),
+				Hint: fmt.Sprintf("the epoch before ended at %d and this region's copy does not: move the log to a region that has it", before.End)}
+		}
+		if err := m.mayRest(ctx, id, l); err != nil {
+			return m.denied(ctx, l, err)
+		}
+		o.NotBefore = m.cfg.Logs.Reach(id).Now
+		if before.SafeTime.After(o.NotBefore) {
+			o.NotBefore = before.SafeTime
+		}
+	}
+	return m.cfg.Logs.Become(ctx, id, o)
+}
+
+func (m *Mover) denied(ctx context.Context, l *placement.Log, why error) error {
+	code := api.CodeOf(why)
+	if l.Refused == code || !code.Refusal() {
+		return why
+	}
+	c := m.command(placement.Denied, l)
+	c.ID += "/" + string(code)
+	c.Denial, c.Reason = code, "the policy of the new home does not let all of the log rest there"
+	return m.submit(ctx, c)
+}
+
+// opened reports where the present epoch began. The log takes no records before the
+// authority has agreed, so it still ends there.
+func (m *Mover) opened(ctx context.Context, id api.LogID, l *placement.Log) error {
+	held, err := m.cfg.Logs.Held(id)
+	if err != nil {
+		return err
+	}
+	c := m.command(placement.Opened, l)
+	c.Point = &placement.Point{End: held.End}
+	return m.submit(ctx, c)
+}
+
+func (m *Mover) report(ctx context.Context, v *view) error {
+	d := v.held.Void[v.unreported()]
+	c := m.command(placement.Diverged, &v.log)
+	c.ID = fmt.Sprintf("%s/%s/%s/%s/%s", v.log.Incarnation, d.Epoch, placement.Diverged, m.cfg.Self, d.Root)
+	c.Op, c.Reason, c.Divergence = "", "records beyond the end of an epoch", &d
+	return m.submit(ctx, c)
+}
