@@ -45,7 +45,7 @@ type Counters interface {
 	Read(topic string, records, withheld int)
 }
 
-// Config is what a Gateway works with. All of it is required except Counters.
+// Config is what a Gateway works with. All of it is required except Counters and Epochs.
 type Config struct {
 	Self       string // this region
 	Federation *regions.Federation
@@ -54,7 +54,10 @@ type Config struct {
 	// Homes finds an open log that this region owns.
 	Homes func(api.LogID) (regions.HomeLog, bool)
 	// Logs lists the logs of a topic that this region holds, homes and copies.
-	Logs     func(topic string) []regions.Log
+	Logs func(topic string) []regions.Log
+	// Epochs is what this region knows of a log's epochs, nil for a log that never moved;
+	// nil: for all of them.
+	Epochs   func(api.LogID) regions.History
 	Links    Links
 	Lags     Lags
 	Clock    regions.Clock
@@ -81,6 +84,9 @@ func New(c Config) (*Gateway, error) {
 	}
 	if c.Counters == nil {
 		c.Counters = noCounters{}
+	}
+	if c.Epochs == nil {
+		c.Epochs = func(api.LogID) regions.History { return nil }
 	}
 	return &Gateway{Config: c, trails: newTrails(c.Clock), idle: make(chan struct{})}, nil
 }

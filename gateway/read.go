@@ -40,6 +40,7 @@ type LogState struct {
 	Lag        regions.Lag // of this region's copy; of a home log State is LagHome
 	Unreadable uint64      // records that this reader may not see, so far in this stream
 	Expired    uint64      // sequences that retention took before they were read, so far in this stream
+	Diverged   uint64      // sequences beyond the end of an epoch that were given out, so far in this stream, or before its position
 	Cursor     uint64      // of this stream
 }
 

@@ -58,9 +58,8 @@ func (s *stream) refresh(ctx context.Context, latest bool) error {
 	s.topic = topic
 	logs := s.gateway.Logs(topic.Name)
 	for _, t := range s.tracks {
-		if !slices.Contains(logs, t.log) {
-			return &api.Error{Code: api.UnknownTopic, Op: "read", Topic: topic.Name, Region: s.gateway.Self, Field: "log", Value: t.id.String(),
-				Hint: "this region does not serve the log any more: its declaration changed, or it was deleted"}
+		if err := s.rejoin(t, logs); err != nil {
+			return err
 		}
 	}
 	for _, l := range logs {
@@ -126,11 +125,15 @@ func (s *stream) fetch(ctx context.Context) ([]step, error) {
 		if err := t.follow(); err != nil {
 			return nil, err
 		}
-		if t.waiting = !readable; t.waiting || t.atEnd() || left.Records <= 0 || left.Bytes <= 0 {
+		s.goBack(t)
+		if t.waiting = !readable || t.away; t.waiting || t.atEnd() || left.Records <= 0 || left.Bytes <= 0 {
 			continue
 		}
 		items, err := t.next(ctx, left)
 		if err != nil {
+			if s.moves(t) {
+				continue
+			}
 			return nil, s.unread(err)
 		}
 		if len(items) == 0 {
@@ -189,7 +192,7 @@ func (s *stream) batch(records []ReadRecord) Batch {
 		place[id] = c // also of logs that are not here: the position stays valid elsewhere
 	}
 	for i, t := range s.tracks {
-		b.Logs[i] = LogState{Lag: s.gateway.lagHere(t.id, t.home), Unreadable: t.unreadable, Expired: t.expired, Cursor: t.cursor}
+		b.Logs[i] = LogState{Lag: s.gateway.lagHere(t.id, t.home), Unreadable: t.unreadable, Expired: t.expired, Diverged: t.diverged, Cursor: t.cursor}
 		if t.incarnation != "" {
 			place[t.id] = api.Cursor{Log: t.id, Incarnation: t.incarnation, Epoch: t.epoch, Sequence: t.cursor}
 		}

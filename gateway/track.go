@@ -22,8 +22,10 @@ type track struct {
 	until       uint64 // where a stream that does not follow ends
 	follows     bool
 	waiting     bool // on_home_loss says wait
+	away        bool // the log is not open here just now
 	unreadable  uint64
 	expired     uint64
+	diverged    uint64 // given, and void by now
 }
 
 // open starts a log where the request says.
@@ -94,6 +96,10 @@ func (s *stream) resume(t *track, c api.Cursor, head regions.Head) error {
 	}
 	if c.Incarnation != head.Incarnation {
 		return t.recreated()
+	}
+	t.epoch = c.Epoch
+	if s.goBack(t); t.cursor != c.Sequence {
+		return nil
 	}
 	if t.home == s.gateway.Self && c.Sequence > head.Sequence {
 		return &api.Error{Code: api.CursorAhead, Op: "read", Topic: t.id.Topic, Region: t.home, Field: "position",

@@ -180,18 +180,38 @@ func (t *Target) ManifestChanged(ctx context.Context) {
 // makes it anew. It takes nothing any more when this returns.
 func (t *Target) Forget(ctx context.Context, log api.LogID) {
 	t.mu.Lock()
+	known := t.copies[log] != nil
+	t.mu.Unlock()
+	if known {
+		t.renew(ctx, log)
+	}
+}
+
+// Rehomed makes a copy anew whose log's home or epoch is another, or whose own end went
+// back: it takes nothing of the former home any more when this returns, and is opened for
+// the present one. A log that this region keeps no copy of any more is dropped, one that
+// it keeps a copy of from now on is taken in. ctx bounds the opening, see Start.
+func (t *Target) Rehomed(ctx context.Context, log api.LogID) {
+	if fresh := t.renew(ctx, log); fresh != nil {
+		fresh.start(ctx)
+	}
+}
+
+// renew puts an unopened copy, or none, in the place of the one there is.
+func (t *Target) renew(ctx context.Context, log api.LogID) *copied {
+	fresh := t.want(log, t.cfg.Federation.Snapshot())
+	t.mu.Lock()
 	c := t.copies[log]
-	if c != nil {
-		if fresh := t.wanted()[log]; fresh != nil {
-			t.copies[log] = fresh
-		} else {
-			delete(t.copies, log)
-		}
+	if fresh != nil {
+		t.copies[log] = fresh
+	} else {
+		delete(t.copies, log)
 	}
 	t.mu.Unlock()
 	if c != nil {
 		c.leave(ctx)
 	}
+	return fresh
 }
 
 // leave ends whoever applies to the copy, and waits for what is under way.

@@ -50,12 +50,23 @@ func (t *Target) checkOpen(peer string, o regions.MirrorOpen, c *copied) regions
 		return refuse(api.ManifestMismatch, "digest", "the topic is declared differently in "+t.cfg.Self)
 	case c == nil:
 		return refuse(api.PermissionDenied, "log", "by the manifest "+t.cfg.Self+" has no copy of this log")
+	case c.home != peer && t.moves(o.Log):
+		return refuse(api.NotReady, "home", "as far as "+t.cfg.Self+" knows the home of this log is "+c.home)
+	case c.epoch != o.Epoch && t.moves(o.Log):
+		return refuse(api.NotReady, "epoch", "as far as "+t.cfg.Self+" knows the log is in epoch "+c.epoch.String())
 	case c.home != peer:
 		return refuse(api.PermissionDenied, "home", "the home of this log is "+c.home)
 	case c.epoch != o.Epoch:
 		return refuse(api.PermissionDenied, "epoch", "the log is in epoch "+c.epoch.String())
 	}
 	return regions.MirrorReply{}
+}
+
+// moves reports whether a log's home may be another one: what the two sides know of it
+// may then differ for a while.
+func (t *Target) moves(log api.LogID) bool {
+	topic, ok := t.cfg.Federation.Topic(log.Topic)
+	return ok && topic.Movable()
 }
 
 // admit compares where the copy ends with what the origin has, and makes the sink.
@@ -255,6 +266,8 @@ func (c *copied) failed(err error) regions.MirrorReply {
 		return refuse(api.NotReady, "time", "the append was not decided in time: ask again where the copy ends")
 	case errors.Is(err, regions.ErrOutOfOrder):
 		return refuse(api.NotReady, "sequence", "the batch does not follow the copy's last record")
+	case code == api.Fenced, code == api.StaleEpoch, code == api.HistoryNeeded:
+		return refuse(api.NotReady, "epoch", "the log's home moves, and the copy in "+c.target.cfg.Self+" takes nothing of this epoch: "+string(code))
 	case code == api.Overloaded, code == api.NotReady, code == api.ShuttingDown:
 		return refuse(api.NotReady, "storage", "the copy in "+c.target.cfg.Self+" takes nothing just now: "+string(code))
 	case errors.Is(err, regions.ErrIncarnation):

@@ -96,13 +96,21 @@ func (t *Target) wanted() map[api.LogID]*copied {
 	for _, name := range federation.Topics() {
 		topic, _ := federation.Topic(name)
 		for _, id := range federation.Logs(topic) {
-			if federation.Role(id, t.cfg.Self) == regions.RoleCopy {
-				home, epoch, _ := federation.Home(id)
-				copies[id] = &copied{target: t, id: id, home: home, epoch: epoch, apply: make(chan struct{}, 1), moved: t.cfg.Clock.Now(), common: t.cfg.Common(id)}
+			if c := t.want(id, federation); c != nil {
+				copies[id] = c
 			}
 		}
 	}
 	return copies
+}
+
+// want makes, unopened, the copy that this region is to have of a log; nil: none.
+func (t *Target) want(id api.LogID, f *regions.Federation) *copied {
+	if f.Role(id, t.cfg.Self) != regions.RoleCopy {
+		return nil
+	}
+	home, epoch, _ := f.Home(id)
+	return &copied{target: t, id: id, home: home, epoch: epoch, apply: make(chan struct{}, 1), moved: t.cfg.Clock.Now(), common: t.cfg.Common(id)}
 }
 
 // Start opens every copy, so that lag is known from what is stored even if the
@@ -110,14 +118,22 @@ func (t *Target) wanted() map[api.LogID]*copied {
 // when its origin opens a stream; ctx bounds the whole.
 func (t *Target) Start(ctx context.Context) {
 	for _, c := range t.all() {
-		if err := c.enter(ctx); err != nil {
+		if !c.start(ctx) {
 			return
 		}
-		if err := c.open(ctx); err != nil {
-			t.cfg.Logger.Warn("a copy could not be opened", "log", c.id.String(), "err", err)
-		}
-		<-c.apply
 	}
+}
+
+// start opens a copy; false: ctx has ended.
+func (c *copied) start(ctx context.Context) bool {
+	if err := c.enter(ctx); err != nil {
+		return false
+	}
+	if err := c.open(ctx); err != nil {
+		c.target.cfg.Logger.Warn("a copy could not be opened", "log", c.id.String(), "err", err)
+	}
+	<-c.apply
+	return true
 }
 
 // enter makes the caller the only one that opens or applies.

@@ -40,7 +40,7 @@ func BatchToProto(b gateway.Batch) *pb.ReadResponse {
 		m.Logs[i] = &pb.LogState{
 			Log: wire.LogToProto(s.Lag.Log), Home: s.Lag.Home, State: string(s.Lag.State),
 			StalenessKnown: s.Lag.StalenessKnown, Withheld: s.Lag.Ledger.Withheld,
-			WithheldFromReader: s.Unreadable, Expired: s.Expired, Cursor: s.Cursor,
+			WithheldFromReader: s.Unreadable, Expired: s.Expired, Diverged: s.Diverged, Cursor: s.Cursor,
 		}
 		if s.Lag.StalenessKnown {
 			m.Logs[i].StalenessSeconds = s.Lag.Staleness.Seconds()
@@ -75,7 +75,7 @@ func BatchFromProto(m *pb.ReadResponse) gateway.Batch {
 		}}
 	}
 	for i, s := range m.GetLogs() {
-		b.Logs[i] = gateway.LogState{Unreadable: s.GetWithheldFromReader(), Expired: s.GetExpired(), Cursor: s.GetCursor(), Lag: regions.Lag{
+		b.Logs[i] = gateway.LogState{Unreadable: s.GetWithheldFromReader(), Expired: s.GetExpired(), Diverged: s.GetDiverged(), Cursor: s.GetCursor(), Lag: regions.Lag{
 			Log: wire.LogFromProto(s.GetLog()), Home: s.GetHome(), State: regions.LagState(s.GetState()),
 			StalenessKnown: s.GetStalenessKnown(), Staleness: seconds(s.GetStalenessSeconds()), StalenessError: seconds(s.GetStalenessErrorSeconds()),
 			Ledger: regions.Ledger{Withheld: s.GetWithheld()},

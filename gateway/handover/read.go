@@ -77,8 +77,9 @@ func sum(sums map[api.LogID]*pb.LogState, states []*pb.LogState) {
 		if before := sums[log]; before != nil {
 			s.WithheldFromReader += before.GetWithheldFromReader()
 			s.Expired += before.GetExpired()
+			s.Diverged += before.GetDiverged()
 		}
-		sums[log] = &pb.LogState{WithheldFromReader: s.GetWithheldFromReader(), Expired: s.GetExpired()}
+		sums[log] = &pb.LogState{WithheldFromReader: s.GetWithheldFromReader(), Expired: s.GetExpired(), Diverged: s.GetDiverged()}
 	}
 }
 

@@ -316,7 +316,8 @@ type LogState struct {
 	Withheld              uint64                 `protobuf:"varint,7,opt,name=withheld,proto3" json:"withheld,omitempty"`                                                           // records of this log that the policy keeps from this copy
 	WithheldFromReader    uint64                 `protobuf:"varint,8,opt,name=withheld_from_reader,json=withheldFromReader,proto3" json:"withheld_from_reader,omitempty"`           // records in this copy that this reader may not see, in this stream
 	Expired               uint64                 `protobuf:"varint,9,opt,name=expired,proto3" json:"expired,omitempty"`
-	Cursor                uint64                 `protobuf:"varint,10,opt,name=cursor,proto3" json:"cursor,omitempty"` // of this stream in this log
+	Cursor                uint64                 `protobuf:"varint,10,opt,name=cursor,proto3" json:"cursor,omitempty"`     // of this stream in this log
+	Diverged              uint64                 `protobuf:"varint,11,opt,name=diverged,proto3" json:"diverged,omitempty"` // sequences that were given out and turned out void: beyond the end of an epoch
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
@@ -421,6 +422,13 @@ func (x *LogState) GetCursor() uint64 {
 	return 0
 }
 
+func (x *LogState) GetDiverged() uint64 {
+	if x != nil {
+		return x.Diverged
+	}
+	return 0
+}
+
 var File_domicile_v1_reader_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_reader_proto_rawDesc = "" +
@@ -448,7 +456,7 @@ const file_domicile_v1_reader_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\v2\x12.domicile.v1.EpochR\x05epoch\x12\x1a\n" +
 	"\bsequence\x18\x04 \x01(\x04R\bsequence\x121\n" +
 	"\x15ingest_time_unix_nano\x18\x05 \x01(\x03R\x12ingestTimeUnixNano\x12'\n" +
-	"\x0fpolicy_revision\x18\x06 \x01(\tR\x0epolicyRevision\"\xe8\x02\n" +
+	"\x0fpolicy_revision\x18\x06 \x01(\tR\x0epolicyRevision\"\x84\x03\n" +
 	"\bLogState\x12$\n" +
 	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\tR\x04home\x12\x14\n" +
@@ -460,7 +468,8 @@ const file_domicile_v1_reader_proto_rawDesc = "" +
 	"\x14withheld_from_reader\x18\b \x01(\x04R\x12withheldFromReader\x12\x18\n" +
 	"\aexpired\x18\t \x01(\x04R\aexpired\x12\x16\n" +
 	"\x06cursor\x18\n" +
-	" \x01(\x04R\x06cursor2N\n" +
+	" \x01(\x04R\x06cursor\x12\x1a\n" +
+	"\bdiverged\x18\v \x01(\x04R\bdiverged2N\n" +
 	"\rReaderService\x12=\n" +
 	"\x04Read\x12\x18.domicile.v1.ReadRequest\x1a\x19.domicile.v1.ReadResponse0\x01B%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
