@@ -100,7 +100,7 @@ func (v *view) atHome() act {
 	}
 	switch {
 	case h.Role == regions.RoleNone:
-		return become // so that its epoch can be ended; it takes no records while the log moves
+		return become // so that its epoch can be ended
 	case !v.allowed:
 		return rest
 	case writes:

@@ -27,13 +27,9 @@ const (
 
 // Authority is the placement authority as a region sees it. It is safe for concurrent use.
 type Authority interface {
-	// Versions lists the logs that the authority placed, as far as this region can name
-	// them, with the version of each one's placement.
-	Versions() map[api.LogID]uint64
-	// Log is the placement of one log, as it was last heard; false: nothing is known.
-	Log(id api.LogID) (placement.Log, bool)
-	// Changed is closed at the next change of what Versions answers.
-	Changed() <-chan struct{}
+	// Placements is what the authority was last heard to say of the logs that this region
+	// can name, and a channel that is closed when that is another. The map is read only.
+	Placements() (map[api.LogID]placement.Log, <-chan struct{})
 	// Submit brings a command to the authority, see council.Voter.Submit.
 	Submit(ctx context.Context, c placement.Command) (placement.Result, error)
 }
@@ -49,7 +45,6 @@ type Opening struct {
 	Epoch       api.Epoch
 	NotBefore   time.Time // no record is stamped before it
 	Incarnation string
-	Sealed      bool // it takes no records: it is opened only for its epoch to end
 }
 
 // Reach is what a target knows of how far its copy may be behind.
@@ -103,6 +98,8 @@ type Config struct {
 	Clock     regions.Clock
 	Pace      regions.Pace
 	Logger    *slog.Logger
+	// Before keeps an act from being done as long as it fails, for tests; nil: never.
+	Before func(id api.LogID, act string) error
 }
 
 // Mover carries moves out while it runs.
@@ -154,11 +151,10 @@ func (m *Mover) Run(ctx context.Context) {
 	defer workers.Wait()
 	tick := time.NewTicker(m.cfg.Pace.Of(lookEvery))
 	defer tick.Stop()
-	changed := m.cfg.Authority.Changed()
-	versions := m.cfg.Authority.Versions()
 	for {
-		for id, version := range versions {
-			if m.begin(id, version) {
+		placements, changed := m.cfg.Authority.Placements()
+		for id, l := range placements {
+			if m.begin(id, l.Version) {
 				workers.Go(func() { m.work(ctx, id) })
 			}
 		}
@@ -166,8 +162,6 @@ func (m *Mover) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			changed = m.cfg.Authority.Changed()
-			versions = m.cfg.Authority.Versions()
 		case <-m.kick:
 		case <-tick.C:
 		}

@@ -12,8 +12,8 @@ import (
 
 // step looks at a log and does one thing for it. done: there is nothing left to do now.
 func (m *Mover) step(ctx context.Context, id api.LogID) (done bool, err error) {
-	changed := m.cfg.Authority.Changed()
-	l, ok := m.cfg.Authority.Log(id)
+	placements, changed := m.cfg.Authority.Placements()
+	l, ok := placements[id]
 	if !ok {
 		return true, nil
 	}
@@ -30,6 +30,11 @@ func (m *Mover) step(ctx context.Context, id api.LogID) (done bool, err error) {
 		return true, nil
 	case wait:
 		return m.wait(ctx, id, held.End, changed), nil
+	}
+	if m.cfg.Before != nil {
+		if err := m.cfg.Before(id, string(what)); err != nil {
+			return false, err
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.Pace.Of(actWithin))
 	defer cancel()
@@ -225,8 +230,8 @@ func (m *Mover) mayRest(ctx context.Context, id api.LogID, l *placement.Log) err
 // policy that is in force now; a denial is reported, and leaves the log shut.
 func (m *Mover) become(ctx context.Context, id api.LogID, v *view) error {
 	l := &v.log
-	o := Opening{Epoch: l.Epoch, Incarnation: l.Incarnation, Sealed: l.Status == placement.Moving}
-	if o.Sealed {
+	o := Opening{Epoch: l.Epoch, Incarnation: l.Incarnation}
+	if l.Status == placement.Moving { // it is opened for its epoch to end
 		err := m.cfg.Logs.Become(ctx, id, o)
 		if api.CodeOf(err) == api.StaleEpoch { // its epoch ended before a start
 			return m.cfg.Logs.Follow(ctx, id, nil)

@@ -173,6 +173,19 @@ func (b *logBook) home(id api.LogID) (regions.HomeLog, bool) {
 	return log, ok
 }
 
+// find is an open log with the role that it has here; nil: it is not open.
+func (b *logBook) find(id api.LogID) (regions.Log, regions.Role) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if log, ok := b.homes[id]; ok {
+		return log, regions.RoleHome
+	}
+	if log, ok := b.copies[id]; ok {
+		return log, regions.RoleCopy
+	}
+	return nil, regions.RoleNone
+}
+
 func (b *logBook) allHomes() []regions.HomeLog {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

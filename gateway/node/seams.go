@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 
+	"domicile/api"
 	"domicile/mirror"
 	"domicile/policy"
 	"domicile/regions"
@@ -42,6 +43,8 @@ type Hooks struct {
 	Fabric fabric.Hooks
 	Policy policy.Hooks
 	Mirror mirror.SourceHooks
+	// Move keeps an act of a log's move from being done as long as it fails, see mover.Config.
+	Move func(log api.LogID, act string) error
 	// Seat stands between the fabric's word on the seat and the node; nil: nothing does.
 	Seat func(real Seats) Seats
 }

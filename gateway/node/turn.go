@@ -9,6 +9,7 @@ import (
 	"domicile/api"
 	"domicile/gateway"
 	"domicile/gateway/handover"
+	"domicile/gateway/mover"
 	"domicile/mirror"
 	"domicile/regions"
 	"domicile/regions/fabric"
@@ -37,6 +38,7 @@ type turn struct {
 	tails   *tail.Book   // what is known of other homes' logs beyond the copies here
 	in      *handover.In // of the region's other nodes; nil in a solo region
 	gateway *gateway.Gateway
+	mover   *mover.Mover // nil: no log moves
 
 	over    context.Context // ends when the turn begins to close, with what readers are told
 	end     context.CancelCauseFunc
@@ -57,6 +59,7 @@ func (n *Node) openTurn(ctx context.Context, seat fabric.Seat) (*turn, error) {
 		{"mirror", t.openMirror},
 		{"hand-over", t.openHandover},
 		{"gateway", t.openGateway},
+		{"mover", t.openMover},
 	}).run(ctx); err != nil {
 		closing, done := context.WithTimeout(context.WithoutCancel(ctx), n.seams.Pace.Of(drainTurn))
 		defer done()
@@ -156,7 +159,7 @@ func (t *turn) movable(log api.LogID, _ string) bool {
 func (t *turn) openGateway(context.Context) error {
 	var err error
 	t.gateway, err = gateway.New(gateway.Config{
-		Self: t.cfg.Region, Federation: t.federation, Placement: t.federation, Gate: t.gate, Homes: t.logs.writable, Logs: t.logs.readable,
+		Self: t.cfg.Region, Federation: t.federation, Placement: t.federation, Gate: t.gate, Homes: t.logs.writable, Logs: t.logs.readable, Epochs: t.epochs,
 		Links: t.mesh, Lags: (*lags)(t), Clock: t.seams.Clock, Pace: t.seams.Pace, Counters: t.admin,
 	})
 	if err != nil {
@@ -170,4 +173,7 @@ func (t *turn) openGateway(context.Context) error {
 func (t *turn) policyChanged() {
 	t.mesh.HelloChanged()
 	t.source.PolicyChanged()
+	if t.mover != nil {
+		t.mover.Kick()
+	}
 }

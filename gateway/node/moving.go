@@ -1,0 +1,246 @@
+package node
+
+import (
+	"context"
+	"sync"
+
+	"domicile/api"
+	"domicile/gateway/mover"
+	"domicile/gateway/placer"
+	"domicile/policy"
+	"domicile/regions"
+	"domicile/regions/placement"
+)
+
+// judgedAtOnce bounds what is read of a log at one time while it is judged.
+var judgedAtOnce = regions.ReadLimit{Records: 1000, Bytes: 4 << 20}
+
+// moving is a turn as its mover sees it: the region's logs, and all that works on them.
+type moving turn
+
+// openMover begins to carry out this region's part in moves of logs.
+func (t *turn) openMover(context.Context) error {
+	if t.placer == nil {
+		return nil
+	}
+	m := (*moving)(t)
+	t.mover = mover.New(mover.Config{
+		Self: t.cfg.Region, Authority: t.placer, Logs: m,
+		Policy: mover.Policy{MayRest: m.mayRest, Up: m.up},
+		Clock:  t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Before: t.seams.Hooks.Move,
+	})
+	ctx, cancel := context.WithCancel(t.life)
+	var work sync.WaitGroup
+	work.Go(func() { t.mover.Run(ctx) })
+	t.onClose(func(context.Context) error {
+		cancel()
+		work.Wait() // every act ends with ctx
+		return nil
+	})
+	return nil
+}
+
+// Held is how the log is held here.
+func (m *moving) Held(id api.LogID) (mover.Held, error) {
+	log, role := m.logs.find(id)
+	if log == nil {
+		return mover.Held{}, nil
+	}
+	tenure, _, err := m.fabric.Tenure(id)
+	if err != nil {
+		return mover.Held{}, err
+	}
+	head := log.Head()
+	h := mover.Held{Role: role, Epoch: head.Epoch, Stopped: tenure.State != "", End: head.Sequence, Row: tenure.History}
+	for _, d := range tenure.Diverged {
+		if d.Settled == nil {
+			h.Void = append(h.Void, placement.Divergence{Epoch: d.Epoch, Region: m.cfg.Region, From: d.From, To: d.To,
+				Count: d.Count, Bytes: uint64(d.Bytes), Root: d.Hash, Fate: placement.Kept})
+		}
+	}
+	return h, nil
+}
+
+// Log is a log that is open here.
+func (m *moving) Log(id api.LogID) (regions.Log, bool) {
+	log, _ := m.logs.find(id)
+	return log, log != nil
+}
+
+// Copies reports whether this region is to keep a copy of the log.
+func (m *moving) Copies(id api.LogID) bool {
+	return m.federation.Role(id, m.cfg.Region) == regions.RoleCopy
+}
+
+// Fence ends the epoch of a home.
+func (m *moving) Fence(ctx context.Context, id api.LogID, epoch api.Epoch, op string) (mover.Fence, error) {
+	cut, err := m.fabric.Fence(ctx, id, epoch, op)
+	return mover.Fence{End: cut.Sequence, Closed: cut.Closed}, err
+}
+
+// Freeze fixes where a copy ends.
+func (m *moving) Freeze(ctx context.Context, id api.LogID, op string) (regions.Cursor, error) {
+	return m.fabric.Freeze(ctx, id, op)
+}
+
+// Learn gives a copy the row of the log's epochs, and has it mirrored from the present home.
+func (m *moving) Learn(ctx context.Context, id api.LogID, row regions.History) error {
+	if err := m.fabric.Learn(ctx, id, row); err != nil {
+		return err
+	}
+	m.target.Rehomed(ctx, id)
+	return nil
+}
+
+// leave takes an open log out of everything that uses it, and closes it.
+func (m *moving) leave(ctx context.Context, id api.LogID) {
+	log, role := m.logs.find(id)
+	if log == nil {
+		return
+	}
+	m.logs.drop(id)
+	if role == regions.RoleHome {
+		m.source.LogsChanged()
+	} else {
+		m.target.Forget(ctx, id)
+	}
+	if err := m.fabric.CloseLog(ctx, id); err != nil {
+		m.logger.Warn("a log that moves was not closed cleanly", "log", id.String(), "err", err)
+	}
+}
+
+// Become opens the log as a home.
+func (m *moving) Become(ctx context.Context, id api.LogID, o mover.Opening) error {
+	m.leave(ctx, id)
+	f := m.federation.Snapshot()
+	c := m.logs.config(id, f)
+	c.Epoch, c.NotBefore, c.Incarnation = o.Epoch, o.NotBefore, o.Incarnation
+	if err := m.logs.openHome(ctx, c, f); err != nil {
+		return err
+	}
+	m.target.Forget(ctx, id)
+	m.source.LogsChanged()
+	return nil
+}
+
+// Follow opens the log as a copy.
+func (m *moving) Follow(ctx context.Context, id api.LogID, row regions.History) error {
+	m.leave(ctx, id)
+	c := m.logs.config(id, m.federation.Snapshot())
+	c.History = row
+	m.logs.mu.Lock()
+	_, err := m.logs.openCopy(ctx, c)
+	m.logs.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	m.source.LogsChanged()
+	m.target.Rehomed(ctx, id)
+	return nil
+}
+
+// Reach is what this region knows of how far its copy may be behind.
+func (m *moving) Reach(id api.LogID) mover.Reach {
+	r := mover.Reach{Now: m.seams.Clock.Now()}
+	lag, ok := m.target.Lag(id)
+	if !ok {
+		return r
+	}
+	if link, ok := m.mesh.Status(lag.Home); ok && link.OffsetOK {
+		r.Now = r.Now.Add(max(0, link.Offset+link.OffsetErr))
+	}
+	if r.Safe = lag.SafeTime; lag.StalenessKnown && lag.SecondsTrusted && !lag.SafeTime.IsZero() {
+		lost := lag.Staleness + lag.StalenessError
+		r.Lost = &lost
+	}
+	return r
+}
+
+func (m *moving) up(region string) bool {
+	link, ok := m.mesh.Status(region)
+	return ok && link.Up
+}
+
+// mayRest asks the policy in force about every record that the log holds here: what came
+// from its former home. One record that may not rest here keeps the log from being opened.
+func (m *moving) mayRest(ctx context.Context, id api.LogID, log regions.Log) error {
+	from := m.cameFrom(id)
+	for {
+		stale, err := m.judge(ctx, id, log, from)
+		if err != nil || !stale {
+			return err
+		}
+	}
+}
+
+// cameFrom is the region that the log's records here were mirrored from.
+func (m *moving) cameFrom(id api.LogID) string {
+	l, _ := m.placer.Log(id)
+	if n := len(l.History); l.Home == m.cfg.Region && n > 0 {
+		return l.History[n-1].Home
+	}
+	return l.Home
+}
+
+// judge reads the log once. stale: another policy came into force meanwhile.
+func (m *moving) judge(ctx context.Context, id api.LogID, log regions.Log, from string) (stale bool, err error) {
+	pass := m.gate.Enter()
+	defer func() { pass.Leave() }()
+	began := pass.Revision()
+	head := log.Head()
+	reader, err := log.Reader(ctx, max(head.First, 1)-1)
+	if err != nil {
+		return false, err
+	}
+	defer reader.Close()
+	for at := uint64(0); at < head.Sequence; {
+		items, err := reader.Next(ctx, judgedAtOnce)
+		if err != nil || len(items) == 0 {
+			return false, err
+		}
+		for i := range items {
+			if err := m.judged(pass, &items[i], id, from); err != nil {
+				return false, err
+			}
+		}
+		at = items[len(items)-1].Sequence
+		pass.Leave() // no policy waits for a whole log
+		if pass = m.gate.Enter(); pass.Revision() != began {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (m *moving) judged(pass *policy.Pass, it *regions.Item, id api.LogID, from string) error {
+	if it.Gap != nil {
+		return nil
+	}
+	err := pass.Ingress(&it.Record, from, m.cfg.Region)
+	switch api.CodeOf(err) {
+	case "":
+		return nil
+	case api.PolicyUnavailable, api.PolicyError:
+		return err
+	}
+	return &api.Error{Code: api.HomeOutsideBoundary, Op: "judge log", Topic: id.Topic, Region: m.cfg.Region, Field: "log", Value: id.String(), Revision: pass.Revision(),
+		Hint: "this region's policy forbids records that the log holds to rest here: move the log to a region where all of it may"}
+}
+
+// epochs is what this region knows of a log's epochs; nil: it never moved.
+func (t *turn) epochs(id api.LogID) regions.History {
+	if t.placer == nil || !t.logs.movable(id, t.federation) {
+		return nil
+	}
+	l, ok := t.placer.Log(id)
+	if !ok || len(l.History) == 0 {
+		return nil
+	}
+	return l.Epochs()
+}
+
+var _ mover.Logs = (*moving)(nil)
+
+// Placer is this node's view of who owns the logs that may move, once started; nil where
+// the manifest names no voters.
+func (n *Node) Placer() *placer.Placer { return n.placer }
