@@ -86,7 +86,7 @@ func TestS03_BothWriteAndTheTailIsFound(t *testing.T) {
 	if d.Region != "eu-west" || d.Epoch != first.Epoch || d.From != first.End+1 || d.Count < uint64(len(void)) || d.Count > uint64(len(void))+2 {
 		t.Errorf("%d orders acknowledged behind %d are void, and it is reported %+v", len(void), first.End, d)
 	}
-	t.Logf("void %d, bound %v; refused on the way: %v", len(void), first.Lost.Span, m.told)
+	t.Logf("void %d, bound %v; refused on the way: %v", len(void), first.Lost.Span, m.refused())
 	m.whole("us-east", void)
 }
 
@@ -115,7 +115,7 @@ func TestS02_AFencedHomeStopsBeforeAnotherOpens(t *testing.T) {
 	}
 	m.until("the new home takes orders", func() error {
 		if last, _ := m.acksOf("us-east"); last.IsZero() {
-			return fmt.Errorf("refused: %v", m.told)
+			return fmt.Errorf("refused: %v", m.refused())
 		}
 		return nil
 	})
@@ -132,7 +132,7 @@ func TestS02_AFencedHomeStopsBeforeAnotherOpens(t *testing.T) {
 	if held := lastWest.Sub(cut); held > quick.Of(20*time.Second)+500*time.Millisecond {
 		t.Errorf("the home that was cut off acknowledged for %s", held)
 	}
-	t.Logf("acknowledged for %s after the cut, opened elsewhere after %s; refused on the way: %v", lastWest.Sub(cut), firstEast.Sub(cut), m.told)
+	t.Logf("acknowledged for %s after the cut, opened elsewhere after %s; refused on the way: %v", lastWest.Sub(cut), firstEast.Sub(cut), m.refused())
 	m.whole("us-east", m.beyond(ended))
 }
 

@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -59,7 +63,26 @@ topics:
 func (m *moved) until(what string, ask func() error) {
 	m.Helper()
 	if err := lab.Poll(m.Context(), time.Minute, ask); err != nil {
+		m.warnings()
 		m.Fatal(what, ": ", err)
+	}
+}
+
+// warnings shows the last of what each region's node warned of.
+func (m *moved) warnings() {
+	for _, r := range m.Regions() {
+		text, err := os.ReadFile(filepath.Join(r.Dir, "node.log"))
+		if err != nil {
+			m.Log(err)
+			continue
+		}
+		var lines []string
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, `"level":"WARN"`) || strings.Contains(line, `"level":"ERROR"`) {
+				lines = append(lines, line)
+			}
+		}
+		m.Logf("%s:\n%s", r.Name, strings.Join(lines[max(0, len(lines)-8):], ""))
 	}
 }
 
@@ -148,6 +171,13 @@ func (m *moved) note(id string, ack api.Ack, err error) bool {
 	return true
 }
 
+// refused is what producers were told but for acks.
+func (m *moved) refused() map[api.Code]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.told)
+}
+
 func (m *moved) acked() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,7 +189,7 @@ func (m *moved) more(n int) {
 	want := m.acked() + n
 	m.until(fmt.Sprintf("%d more orders are acknowledged", n), func() error {
 		if have := m.acked(); have < want {
-			return fmt.Errorf("%d of %d; refused: %v", have, want, m.told)
+			return fmt.Errorf("%d of %d; refused: %v", have, want, m.refused())
 		}
 		return nil
 	})
@@ -279,7 +309,7 @@ func TestR14e_PlannedSwitchoverLosesNothing(t *testing.T) {
 	m.move("us-east", "back", "eu-west")
 	m.settled("eu-west", "eu-west", "eu-central", "us-east")
 	m.more(30)
-	t.Logf("history %+v; longest pause %s; refused on the way: %v", l.History, m.pause(), m.told)
+	t.Logf("history %+v; longest pause %s; refused on the way: %v", l.History, m.pause(), m.refused())
 	m.until("the reader has all of it", func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()

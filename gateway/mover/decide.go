@@ -11,6 +11,7 @@ import (
 // Held is how this region's store holds a log now.
 type Held struct {
 	Role    regions.Role    // RoleNone: the log is not open here
+	Home    api.Epoch       // of a log that is not open: the one in which the store holds it as a home; zero: it does not
 	Epoch   api.Epoch       // of a home: the one it is open under; of a copy: of its last item, zero while it has none
 	Stopped bool            // the home is fenced, the copy is frozen
 	End     uint64          // the last sequence
@@ -114,12 +115,17 @@ func (v *view) atHome() act {
 // reopen brings the log to where it can be opened as a home: a copy has to be frozen first.
 func (v *view) reopen() act {
 	switch h := &v.held; {
-	case h.Role == regions.RoleNone && v.log.Status == placement.Opening && v.cameFrom() != v.self:
+	case v.unjudged() && h.Role == regions.RoleNone:
 		return mirrorIt // it is judged before it is opened as a home
 	case h.Role == regions.RoleCopy && !h.Stopped && h.Epoch != v.log.Epoch:
 		return freeze
 	}
 	return become
+}
+
+// unjudged: the log came from another region, and was not opened here as a home yet.
+func (v *view) unjudged() bool {
+	return v.log.Status == placement.Opening && v.cameFrom() != v.self && v.held.Home != v.log.Epoch
 }
 
 // cameFrom is the home of the epoch before the present one; "": there was none.

@@ -95,6 +95,9 @@ func look(t *testing.T, v *view, word string) {
 			v.held.Epoch = epochOf(int(number(t, val)))
 		}
 	case "closed":
+		if val != "" {
+			v.held.Home = epochOf(int(number(t, val)))
+		}
 	case "stopped":
 		v.held.Stopped = true
 	case "end":

@@ -45,6 +45,8 @@ type Opening struct {
 	Epoch       api.Epoch
 	NotBefore   time.Time // no record is stamped before it
 	Incarnation string
+	// Sealed: the epoch has ended here; the log is opened for others to copy it up to there.
+	Sealed bool
 }
 
 // Reach is what a target knows of how far its copy may be behind.
@@ -58,7 +60,7 @@ type Reach struct {
 // again after an error, and after it was done. It is safe for concurrent use.
 type Logs interface {
 	// Held is how the log is held here.
-	Held(id api.LogID) (Held, error)
+	Held(ctx context.Context, id api.LogID) (Held, error)
 	// Log is a log that is open here.
 	Log(id api.LogID) (regions.Log, bool)
 	// Copies reports whether this region is to keep a copy of a log whose home is elsewhere.

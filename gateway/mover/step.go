@@ -17,7 +17,7 @@ func (m *Mover) step(ctx context.Context, id api.LogID) (done bool, err error) {
 	if !ok {
 		return true, nil
 	}
-	held, err := m.cfg.Logs.Held(id)
+	held, err := m.cfg.Logs.Held(ctx, id)
 	if err != nil {
 		m.note(id, &l, rest)
 		return false, err
@@ -233,12 +233,13 @@ func (m *Mover) become(ctx context.Context, id api.LogID, v *view) error {
 	o := Opening{Epoch: l.Epoch, Incarnation: l.Incarnation}
 	if l.Status == placement.Moving { // it is opened for its epoch to end
 		err := m.cfg.Logs.Become(ctx, id, o)
-		if api.CodeOf(err) == api.StaleEpoch { // its epoch ended before a start
-			return m.cfg.Logs.Follow(ctx, id, nil)
+		if api.CodeOf(err) == api.StaleEpoch { // it ended before a start
+			o.Sealed = true
+			return m.cfg.Logs.Become(ctx, id, o)
 		}
 		return err
 	}
-	if l.Status == placement.Opening && v.cameFrom() != m.cfg.Self {
+	if v.unjudged() {
 		before := &l.History[len(l.History)-1]
 		if v.held.Role == regions.RoleCopy && before.EndKnown && v.held.End != before.End {
 			return &api.Error{Code: api.StorageFailed, Op: "open log", Topic: id.Topic, Region: m.cfg.Self, Field: "end", Value: fmt.Sprint(v.held.End),
@@ -269,7 +270,7 @@ func (m *Mover) denied(ctx context.Context, l *placement.Log, why error) error {
 // opened reports where the present epoch began. The log takes no records before the
 // authority has agreed, so it still ends there.
 func (m *Mover) opened(ctx context.Context, id api.LogID, l *placement.Log) error {
-	held, err := m.cfg.Logs.Held(id)
+	held, err := m.cfg.Logs.Held(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -41,10 +41,15 @@ func (t *turn) openMover(context.Context) error {
 }
 
 // Held is how the log is held here.
-func (m *moving) Held(id api.LogID) (mover.Held, error) {
+func (m *moving) Held(ctx context.Context, id api.LogID) (mover.Held, error) {
 	log, role := m.logs.find(id)
 	if log == nil {
-		return mover.Held{}, nil
+		var h mover.Held
+		kept, ok, err := m.fabric.Held(ctx, id)
+		if ok && kept.Role == regions.RoleHome {
+			h.Home = kept.Epoch
+		}
+		return h, err
 	}
 	tenure, _, err := m.fabric.Tenure(id)
 	if err != nil {
@@ -114,7 +119,7 @@ func (m *moving) Become(ctx context.Context, id api.LogID, o mover.Opening) erro
 	m.leave(ctx, id)
 	f := m.federation.Snapshot()
 	c := m.logs.config(id, f)
-	c.Epoch, c.NotBefore, c.Incarnation = o.Epoch, o.NotBefore, o.Incarnation
+	c.Epoch, c.NotBefore, c.Incarnation, c.Sealed = o.Epoch, o.NotBefore, o.Incarnation, o.Sealed
 	if err := m.logs.openHome(ctx, c, f); err != nil {
 		return err
 	}

@@ -117,6 +117,9 @@ type LogConfig struct {
 	// NotBefore holds the stamps of a home that opens an epoch: what the home before it may
 	// have called closed lies before it. Zero: nothing is known of another home.
 	NotBefore time.Time
+	// Sealed opens a home whose epoch has ended here, for it to be read and mirrored from up
+	// to there: it takes no record, and the epoch does not go on.
+	Sealed bool
 	// Incarnation of the log, for an empty copy that becomes a home: nothing here tells it.
 	Incarnation string
 	// History is what the authority says of the log's epochs. A copy that is opened with it

@@ -92,8 +92,9 @@ type held struct {
 }
 
 type asked struct {
-	role  string
-	epoch api.Epoch // of a home
+	role   string
+	epoch  api.Epoch // of a home
+	sealed bool      // it is to take nothing
 	// ended: the history that comes with a copy says that the log's last epoch has ended,
 	// or never was the log's.
 	ended bool
@@ -112,6 +113,11 @@ func (h held) refusal(a asked) (api.Code, string) {
 		return api.ConfigInvalid, "a home is opened under an epoch: name the one that the manifest or the authority gives"
 	case h.role == kindCopy && h.state != stateFrozen:
 		return api.ConfigInvalid, "the store holds it as a copy, it can't be opened as a home: freeze it first, and open it under a new epoch"
+	case a.sealed:
+		if h.role == kindHome && h.state == stateFenced && a.epoch == h.fenced {
+			return "", ""
+		}
+		return api.StaleEpoch, "the epoch has not ended here, or not as the log's last: there is nothing to seal"
 	case h.fenced != (api.Epoch{}) && a.epoch.Compare(h.fenced) <= 0:
 		return api.StaleEpoch, fmt.Sprintf("epoch %s ended here for good: open the log as a copy, or under an epoch that the authority gave later", h.fenced)
 	case h.last == (api.Epoch{}):
@@ -143,7 +149,7 @@ func (l *store) allowed() error {
 		h.last = l.tail.Epoch
 	}
 	history := l.cfg.History
-	a := asked{role: l.kind, epoch: l.cfg.Epoch, ended: history.Judge(h.last, math.MaxUint64) == regions.Beyond ||
+	a := asked{role: l.kind, epoch: l.cfg.Epoch, sealed: l.cfg.Sealed, ended: history.Judge(h.last, math.MaxUint64) == regions.Beyond ||
 		h.last == (api.Epoch{}) && len(history) > 0}
 	code, hint := h.refusal(a)
 	if code == "" {
@@ -238,6 +244,12 @@ func (l *store) assume(ctx context.Context) error {
 		if at.owner != nil && at.owner.State == stateFrozen {
 			l.refuse(l.frozen())
 		}
+		return nil
+	}
+	if l.cfg.Sealed {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.refusal, l.ceiling = l.fenced(), at.owner.Cut.Closed // the next home goes by it
 		return nil
 	}
 	if at.owner != nil { // also if the log was closed before its first record of the epoch

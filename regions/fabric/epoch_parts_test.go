@@ -30,6 +30,7 @@ func TestS2_Verdicts(t *testing.T) {
 			d.ScanArgs(t, "as", &a.role)
 			d.MaybeScanArgs(t, "state", &h.state)
 			d.MaybeScanArgs(t, "ended", &a.ended)
+			a.sealed = d.HasArg("sealed")
 			code, hint := h.refusal(a)
 			switch {
 			case code == "":

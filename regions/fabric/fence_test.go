@@ -185,6 +185,18 @@ func TestS2_FencedEpochNeverReopens(t *testing.T) {
 	}
 	_, err := f.Home(context.Background(), logIn(t, api.Epoch{}))
 	wantCode(t, err, api.ConfigInvalid)
+	clock.Advance(time.Minute)
+	sealed := homeIn(t, f, epoch(2), func(c *fabric.LogConfig) { c.Sealed = true })
+	if s := fabrictest.Append(t, sealed, record(600)); api.CodeOf(s.Err) != api.Fenced {
+		t.Fatalf("a sealed home took a record: %+v", s)
+	}
+	if at := sealed.ClosedInstant(); !at.Equal(cut.Closed) {
+		t.Fatalf("a sealed home calls %s closed, its fence %s", at, cut.Closed)
+	}
+	if items := fabrictest.ReadAll(t, sealed, 0); len(items) != 100 || fence(t, f, epoch(2), "op") != cut {
+		t.Fatalf("a sealed home gives %d records", len(items))
+	}
+	closeLog(t, f)
 	clock.Advance(-time.Hour)
 	l := homeIn(t, f, epoch(3), func(c *fabric.LogConfig) { c.NotBefore = cut.Closed })
 	if s := fabrictest.Append(t, l, record(7)); !s.Duplicate || s.Position.Sequence != 8 || s.Position.Epoch != epoch(2) {
