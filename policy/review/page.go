@@ -42,12 +42,12 @@ type pageTopic struct {
 	Name    string
 	Regions []string
 	Rows    []pageRow
+	Denials bool // some deed is not for everybody
 }
 
 type pageRow struct {
-	Tags   string
-	Inside []string // the regions of its boundary
-	Cells  []pageCell
+	Tags  string
+	Cells []pageCell
 }
 
 // pageCell is what one combination of tags gets in one region.
@@ -118,6 +118,7 @@ func (p *Page) topics() (out []pageTopic) {
 					known = known || ok
 					if ok {
 						c.Deeds = append(c.Deeds, n.deed(d))
+						t.Denials = t.Denials || n.no > 0
 					}
 				}
 				row.Cells = append(row.Cells, c)
