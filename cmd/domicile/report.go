@@ -90,5 +90,6 @@ func (a *app) page(ctx context.Context, p *opa.Policy, f *regions.Federation, li
 		return nil, asked(err)
 	}
 	page.Against, page.Live = v.Diff, v.Region
+	page.Counted = regions.Span(seconds(v.Counted.Seconds)) + " of the last " + regions.Span(seconds(v.Counted.Of))
 	return page, nil
 }

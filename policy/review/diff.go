@@ -190,6 +190,13 @@ func touched(pairs []pair, f *regions.Federation) []Touch {
 	}
 	out := []Touch{}
 	for t, tags := range found {
+		if t.what == noMore { // said of what may stay there only
+			may := holder{t.log, t.role, t.region, noRest}
+			tags = slices.DeleteFunc(tags, func(one string) bool { return slices.Contains(found[may], one) })
+		}
+		if len(tags) == 0 {
+			continue
+		}
 		slices.Sort(tags)
 		out = append(out, Touch{t.log, t.role, t.region, tags, t.what})
 	}
