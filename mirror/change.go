@@ -31,6 +31,9 @@ func (s *Source) renewFlows() (ended []*flow) {
 			wanted[Flow{log.ID(), target}] = s.seenBy(log, target)
 		}
 	}
+	for _, r := range s.cfg.Relays() {
+		wanted[Flow{r.Log.ID(), r.Target}] = relayed{r.Log}
+	}
 	for key, f := range s.flows {
 		if wanted[key] != f.log {
 			ended = append(ended, s.endLocked(key, f))

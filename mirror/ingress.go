@@ -22,6 +22,9 @@ type Sink struct {
 // the copy ends. A second open of a log takes over from the first.
 func (t *Target) OpenMirror(ctx context.Context, peer string, o regions.MirrorOpen) (*Sink, regions.MirrorReply) {
 	c := t.copyOf(o.Log)
+	if t.lends(o.Log, peer, c) {
+		return t.openRelay(ctx, peer, o, c)
+	}
 	if reply := t.checkOpen(peer, o, c); reply.Refused != "" {
 		t.cfg.Metrics.Refused(o.Log, peer, reply.Refused)
 		return nil, reply

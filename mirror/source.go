@@ -20,6 +20,9 @@ type SourceConfig struct {
 	// HomeLogs lists the logs this region owns; call Source.LogsChanged when that, or the
 	// manifest, is another.
 	HomeLogs func() []regions.HomeLog
+	// Relays lists the copies that this region gives on, see Relay; nil: none. Call
+	// LogsChanged when it is another list.
+	Relays func() []Relay
 	// Targets lists the regions that get a copy; nil: Federation.Targets.
 	Targets func(api.LogID) []string
 	// Shown is a log as it may be told and mirrored to regions outside its sync set; nil:
@@ -106,6 +109,9 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	}
 	if cfg.Targets == nil {
 		cfg.Targets = cfg.Federation.Targets
+	}
+	if cfg.Relays == nil {
+		cfg.Relays = func() []Relay { return nil }
 	}
 	if cfg.Shown == nil {
 		cfg.Shown = func(log regions.HomeLog) regions.HomeLog { return log }

@@ -26,6 +26,9 @@ type TargetConfig struct {
 	// what homes say of those that may be moved here; nil: nothing does.
 	Movable func(log api.LogID, target string) bool
 	Tails   Tails
+	// Lends reports whether a peer that is not a log's home may bring what its copy has of
+	// it, see Relay; nil: none may.
+	Lends func(log api.LogID, peer string) bool
 	// Link is what is known of the link to a peer; false: there is none.
 	Link func(peer string) (regions.LinkStatus, bool)
 	// Enter pins the active policy generation.
@@ -56,8 +59,9 @@ type copied struct {
 	common *syncset.Mark // nil: all of the copy counts
 
 	mu        sync.Mutex
-	log       regions.CopyLog // nil: not opened yet
-	sink      *Sink           // the one that may apply; a later open takes over
+	log       regions.CopyLog   // nil: not opened yet
+	sink      *Sink             // the one that may apply; a later open takes over
+	offered   map[string]uint64 // by regions that give their copy on: where it ends
 	knowledge knowledge
 	stored    regions.Cursor // where the copy ends; knowledge has what counts of it
 	trouble   trouble

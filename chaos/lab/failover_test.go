@@ -57,6 +57,7 @@ func TestS03_BothWriteAndTheTailIsFound(t *testing.T) {
 	defer west.Wait()
 	defer east.Wait()
 	defer stop()
+	view := seen(t, ctx, &west, m.Lab, "eu-west")
 	m.publish(ctx, &west, "eu-west", "w")
 	m.more(20)
 	if err := m.Cut("eu-west", link.BlackHole, time.Hour); err != nil {
@@ -76,10 +77,11 @@ func TestS03_BothWriteAndTheTailIsFound(t *testing.T) {
 	m.settled("us-east", "eu-west")
 	d := m.tailOf("eu-west")
 	m.more(40)
+	void := m.beyond(first)
+	m.read("the reader at the old home goes on where the epoch ended", view, void)
 	stop()
 	west.Wait()
 	east.Wait()
-	void := m.beyond(first)
 	if len(void) < 20 || first.Lost == nil || first.Proof != placement.Diverges {
 		t.Errorf("%d acknowledged orders are void, the epoch ended as %+v", len(void), first)
 	}
@@ -361,4 +363,50 @@ func TestS15_NobodyKnowsWhatWouldBeLost(t *testing.T) {
 	if lost := l.History[len(l.History)-1].Lost; lost == nil || lost.Span != nil {
 		t.Errorf("what is lost is said to be %+v", lost)
 	}
+}
+
+// TestS27_AThirdCopyIsAheadOfTheTarget: the target's copy is behind a third region's when
+// the log is forced away. It has the difference brought from there before the cut is fixed.
+func TestS27_AThirdCopyIsAheadOfTheTarget(t *testing.T) {
+	t.Parallel()
+	m := moving(t, "", lab.Options{})
+	var producers sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer producers.Wait()
+	defer stop()
+	m.publish(ctx, &producers, "eu-west", "w")
+	m.more(20)
+	if err := m.CutLink("eu-west", "us-east", link.BlackHole, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	m.until("the cut is seen", func() error { return down(t.Context(), m.Lab, "us-east", "eu-west") })
+	m.more(40)
+	stop()
+	producers.Wait()
+	m.until("eu-central has all of it", func() error {
+		if have := len(m.holds("eu-central")); have < m.acked() {
+			return fmt.Errorf("%d of %d", have, m.acked())
+		}
+		return nil
+	})
+	if behind := m.acked() - len(m.holds("us-east")); behind < 40 {
+		t.Fatalf("us-east is only %d behind", behind)
+	}
+	if err := m.Region("eu-west").Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.move("us-east", "away", "us-east", forced)
+	l := m.settled("us-east", "us-east", "eu-central")
+	if end := l.History[0].End; end < uint64(m.acked()) {
+		t.Errorf("the epoch ended at %d, eu-central had %d", end, m.acked())
+	}
+	m.Heal()
+	if err := m.Region("eu-west").Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.settled("us-east", "eu-west")
+	if l := m.at("us-east"); len(l.Divergences) != 0 {
+		t.Errorf("void is %+v", l.Divergences)
+	}
+	m.whole("us-east", nil)
 }

@@ -15,6 +15,7 @@ type Held struct {
 	Epoch   api.Epoch       // of a home: the one it is open under; of a copy: of its last item, zero while it has none
 	Stopped bool            // the home is fenced, the copy is frozen
 	End     uint64          // the last sequence
+	Lent    string          // the region that the copy is given on to; "": none
 	Row     regions.History // that the copy goes by; nil: none
 	// Void is what lies here beyond an epoch's end and was not settled, as it is reported.
 	Void []placement.Divergence
@@ -40,6 +41,7 @@ const (
 	follow   act = "follow"  // be a copy again
 	report   act = "report"  // what is void here
 	mirrorIt act = "mirror"  // open the copy
+	lend     act = "lend"    // give the copy on, or no more
 	giveUp   act = "give up" // a planned move that took too long
 )
 
@@ -52,6 +54,7 @@ type view struct {
 	learned bool // the copy was given the row of this version of the placement
 	allowed bool // the move has its approvals, by this region's own look at them
 	overdue bool // a planned move was seen here, allowed, for as long as one may take
+	fetched bool // what other regions have beyond the copy was brought, or did not come in time
 	alone   bool // the home had its chance to end its epoch itself
 }
 
@@ -154,6 +157,8 @@ func (v *view) atCopy() act {
 		return learn
 	case v.unreported() >= 0:
 		return report
+	case v.lendsTo() != v.held.Lent:
+		return lend
 	case l.Status == placement.Moving && l.Op.Target == v.self && v.allowed:
 		return v.atTarget()
 	}
@@ -186,6 +191,16 @@ func (v *view) unreported() int {
 	})
 }
 
+// lendsTo is the region that this region's copy is given on to: the target of a forced
+// move, from when the home is known to have stopped until the cut. "": none.
+func (v *view) lendsTo() string {
+	l := &v.log
+	if l.Status != placement.Moving || !v.allowed || l.Op.Target == v.self || l.Op.Step != placement.Proven || l.Op.Proof.Kind == placement.Marker {
+		return ""
+	}
+	return l.Op.Target
+}
+
 func (v *view) atTarget() act {
 	l, h := &v.log, &v.held
 	marked := l.Op.Proof != nil && l.Op.Proof.Kind == placement.Marker
@@ -195,8 +210,11 @@ func (v *view) atTarget() act {
 			return diverge
 		}
 	case placement.Proven:
-		if marked || h.Stopped {
+		switch {
+		case marked, h.Stopped:
 			return cut
+		case !v.fetched:
+			return wait
 		}
 		return freeze
 	case placement.Cut:

@@ -116,6 +116,10 @@ func look(t *testing.T, v *view, word string) {
 		v.overdue = true
 	case "alone":
 		v.alone = true
+	case "lent":
+		v.held.Lent = val
+	case "fetched":
+		v.fetched = true
 	case "learned":
 		v.learned = true
 	case "uncopied":

@@ -17,6 +17,9 @@ const (
 	// HomeFirst is how long a forced move of a log whose home may go on waits for that
 	// home to end its epoch itself, at pace 1: then nothing is lost.
 	HomeFirst = 5 * time.Second
+	// FetchFor is how long the target of a forced move waits for what other regions' copies
+	// have beyond its own, at pace 1.
+	FetchFor = 5 * time.Second
 
 	lookEvery  = 200 * time.Millisecond // at logs that are waited for
 	actWithin  = 2 * time.Minute
@@ -76,6 +79,10 @@ type Logs interface {
 	// Follow opens the log as a copy, with the row of its epochs; what was open of it is
 	// closed first.
 	Follow(ctx context.Context, id api.LogID, row regions.History) error
+	// Lend gives a copy on to a region that takes the log over; "": to none any more.
+	Lend(id api.LogID, target string)
+	// Brought reports whether a region offered what its copy has, and all of that is here.
+	Brought(id api.LogID, from string) bool
 	// Reach is asked of a copy.
 	Reach(id api.LogID) Reach
 }
@@ -126,6 +133,7 @@ type work struct {
 	learned uint64    // version of the placement whose row the copy was given
 	op      string    // of the move that since belongs to
 	since   time.Time // when that move was first seen here, allowed
+	proven  time.Time // when it was first seen that its home has stopped; zero: not yet
 }
 
 // New makes a mover. Nothing is done before Run.

@@ -55,14 +55,32 @@ func (m *Mover) view(id api.LogID, l placement.Log, held Held) view {
 		op = l.Op.ID
 	}
 	if w.op != op {
-		w.op, w.since = op, now
+		w.op, w.since, w.proven = op, now, time.Time{}
 	}
 	if op != "" {
 		seen := now.Sub(w.since)
 		v.overdue = seen >= m.cfg.Pace.Of(Deadline)
+		if w.proven.IsZero() && l.Op.Step != placement.Begun {
+			w.proven = now
+		}
+		v.fetched = !w.proven.IsZero() && now.Sub(w.proven) >= m.cfg.Pace.Of(FetchFor) || m.broughtAll(id, &l)
 		v.alone = seen >= m.cfg.Pace.Of(HomeFirst) || m.cfg.Policy.Up != nil && !m.cfg.Policy.Up(l.Home)
 	}
 	return v
+}
+
+// broughtAll reports whether every other region that may have a copy, and can be reached,
+// has given on what this region's copy lacks.
+func (m *Mover) broughtAll(id api.LogID, l *placement.Log) bool {
+	for _, region := range l.Terms.Allowed {
+		if region == m.cfg.Self || region == l.Home || m.cfg.Policy.Up != nil && !m.cfg.Policy.Up(region) {
+			continue
+		}
+		if !m.cfg.Logs.Brought(id, region) {
+			return false
+		}
+	}
+	return true
 }
 
 // note keeps what was decided, for who looks at the log next. While a move is under way
@@ -113,6 +131,9 @@ func (m *Mover) do(ctx context.Context, id api.LogID, what act, v *view) error {
 		return err
 	case cut, caughtUp, frozen:
 		return m.stand(ctx, id, what, l)
+	case lend:
+		logs.Lend(id, v.lendsTo())
+		return nil
 	case flip:
 		if err := m.mayRest(ctx, id, l); err != nil {
 			return err

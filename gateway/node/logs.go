@@ -31,12 +31,13 @@ type logBook struct {
 	homes  map[api.LogID]regions.HomeLog
 	copies map[api.LogID]regions.CopyLog
 	synced map[api.LogID]*synced         // of those whose acks wait for other regions
+	lent   map[api.LogID]string          // copies that are given on, and where to
 	leased map[api.LogID]regions.HomeLog // homes that may move, as publishes see them
 }
 
 func newLogBook(n *Node) *logBook {
 	return &logBook{self: n.cfg.Region, clock: n.seams.Clock, pace: n.seams.Pace, federation: n.federation, fabric: n.fabric, placer: n.placer,
-		homes: map[api.LogID]regions.HomeLog{}, copies: map[api.LogID]regions.CopyLog{}, synced: map[api.LogID]*synced{}, leased: map[api.LogID]regions.HomeLog{}}
+		homes: map[api.LogID]regions.HomeLog{}, copies: map[api.LogID]regions.CopyLog{}, synced: map[api.LogID]*synced{}, leased: map[api.LogID]regions.HomeLog{}, lent: map[api.LogID]string{}}
 }
 
 // open opens every log that the manifest gives to this region, as home or as copy.
@@ -108,6 +109,7 @@ func (b *logBook) drop(id api.LogID) {
 	delete(b.homes, id)
 	delete(b.copies, id)
 	delete(b.leased, id)
+	delete(b.lent, id)
 	s := b.synced[id]
 	delete(b.synced, id)
 	b.mu.Unlock()
@@ -210,4 +212,34 @@ func (b *logBook) ofTopic(topic string) []regions.Log {
 	}
 	slices.SortFunc(logs, func(x, y regions.Log) int { return strings.Compare(x.ID().String(), y.ID().String()) })
 	return logs
+}
+
+// lend notes where a copy is given on to; "": nowhere any more.
+func (b *logBook) lend(id api.LogID, target string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if target == "" {
+		delete(b.lent, id)
+		return
+	}
+	b.lent[id] = target
+}
+
+func (b *logBook) lentTo(id api.LogID) string {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.lent[id]
+}
+
+// relays lists the copies that are given on.
+func (b *logBook) relays() []mirror.Relay {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	var out []mirror.Relay
+	for id, target := range b.lent {
+		if log, ok := b.copies[id]; ok {
+			out = append(out, mirror.Relay{Log: log, Target: target})
+		}
+	}
+	return out
 }

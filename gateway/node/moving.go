@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"domicile/api"
@@ -56,7 +57,7 @@ func (m *moving) Held(ctx context.Context, id api.LogID) (mover.Held, error) {
 		return mover.Held{}, err
 	}
 	head := log.Head()
-	h := mover.Held{Role: role, Epoch: head.Epoch, Stopped: tenure.State != "", End: head.Sequence, Row: tenure.History}
+	h := mover.Held{Role: role, Lent: m.logs.lentTo(id), Epoch: head.Epoch, Stopped: tenure.State != "", End: head.Sequence, Row: tenure.History}
 	for _, d := range tenure.Diverged {
 		if d.Settled == nil {
 			h.Void = append(h.Void, placement.Divergence{Epoch: d.Epoch, Region: m.cfg.Region, From: d.From, To: d.To,
@@ -142,6 +143,26 @@ func (m *moving) Follow(ctx context.Context, id api.LogID, row regions.History) 
 	m.source.LogsChanged()
 	m.target.Rehomed(ctx, id)
 	return nil
+}
+
+// Lend gives a copy on to a region that takes the log over.
+func (m *moving) Lend(id api.LogID, target string) {
+	m.logs.lend(id, target)
+	m.source.LogsChanged()
+}
+
+// Brought reports whether a region offered what its copy has, and all of that is here.
+func (m *moving) Brought(id api.LogID, from string) bool { return m.target.Brought(id, from) }
+
+// lends reports whether a peer may bring what its copy has: this region takes the log over
+// from a home that is known to have stopped, and the peer may hold the log.
+func (m *moving) lends(id api.LogID, peer string) bool {
+	if m.placer == nil {
+		return false
+	}
+	l, ok := m.placer.Log(id)
+	return ok && l.Status == placement.Moving && l.Op.Target == m.cfg.Region && l.Op.Step == placement.Proven &&
+		l.Op.Proof.Kind != placement.Marker && slices.Contains(l.Terms.Allowed, peer)
 }
 
 // Reach is what this region knows of how far its copy may be behind.

@@ -130,14 +130,14 @@ func (t *turn) openMirror(ctx context.Context) error {
 		Copy: func(ctx context.Context, id api.LogID, _ api.Epoch) (regions.CopyLog, error) {
 			return t.logs.copyOf(ctx, id)
 		},
-		Common: t.logs.common, Movable: t.movable, Tails: t.tails,
+		Common: t.logs.common, Lends: (*moving)(t).lends, Movable: t.movable, Tails: t.tails,
 		Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(),
 	})
 	if err != nil {
 		return err
 	}
 	t.source, err = mirror.NewSource(mirror.SourceConfig{
-		Self: t.cfg.Region, Federation: t.federation, HomeLogs: t.logs.allHomes, Shown: t.logs.shown, Confirmed: t.logs.confirmed, Link: t.mesh.Status, Enter: enter,
+		Self: t.cfg.Region, Federation: t.federation, HomeLogs: t.logs.allHomes, Relays: t.logs.relays, Shown: t.logs.shown, Confirmed: t.logs.confirmed, Link: t.mesh.Status, Enter: enter,
 		Movable: t.movable, TailKey: t.fabric.TailKey,
 		OpenMirror: t.mesh.OpenMirror, Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(), Hooks: t.seams.Hooks.Mirror,
 	})
