@@ -30,8 +30,9 @@ type Hello struct {
 	TopicDigests    map[string]string            // topic → digest of its declaration
 	TopicFields     map[string]map[string]string // topic → field → value, to name what differs
 	CertificateEnds time.Time
-	Gateway         string // which of the region's gateways speaks; "": it has one
-	TakesTails      bool   // it takes tail lists
+	Incarnations    map[api.LogID]string // of the logs that may move and have their home there
+	Gateway         string               // which of the region's gateways speaks; "": it has one
+	TakesTails      bool                 // it takes tail lists
 }
 
 // Direction of traffic on a link, seen from this region.

@@ -25,6 +25,12 @@ func HelloToProto(h regions.Hello) *pb.PeerHello {
 	for topic, digest := range h.TopicDigests {
 		m.Topics[topic] = &pb.TopicDeclaration{Digest: digest, Fields: h.TopicFields[topic]}
 	}
+	for id, incarnation := range h.Incarnations {
+		if m.Incarnations == nil {
+			m.Incarnations = map[string]string{}
+		}
+		m.Incarnations[id.String()] = incarnation
+	}
 	return m
 }
 
@@ -43,6 +49,16 @@ func HelloFromProto(m *pb.PeerHello) (regions.Hello, error) {
 	}
 	for topic, d := range m.GetTopics() {
 		h.TopicDigests[topic], h.TopicFields[topic] = d.GetDigest(), d.GetFields()
+	}
+	for log, incarnation := range m.GetIncarnations() {
+		id, err := api.ParseLogID(log)
+		if err != nil {
+			return regions.Hello{}, badPeer("hello.incarnations", "a log has no such name")
+		}
+		if h.Incarnations == nil {
+			h.Incarnations = map[api.LogID]string{}
+		}
+		h.Incarnations[id] = incarnation
 	}
 	return h, nil
 }

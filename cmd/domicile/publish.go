@@ -161,6 +161,9 @@ func (a *app) printAck(ack api.Ack) error {
 	where := strings.Join(append([]string{ack.Region}, ack.Copies...), " and ")
 	fmt.Fprintf(a.out, "%s in %s: %s, sequence %d, %s, policy %s\n", how, where, ack.Log, ack.Sequence, ack.Durability, ack.PolicyRevision)
 	fmt.Fprintf(a.out, "id %s\n", ack.ID)
+	if ack.Unconfirmed {
+		fmt.Fprintln(a.err, "note: authority=unconfirmed: the home is cut off from the placement authority; a forced failover would make this record void")
+	}
 	if ack.EventTimeOdd {
 		fmt.Fprintln(a.err, "note: the event time is more than a day away from now")
 	}

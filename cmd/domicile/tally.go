@@ -30,13 +30,18 @@ type ackView struct {
 	Revision   string    `json:"policy_revision"`
 	Position   string    `json:"position"`
 	Copies     []string  `json:"copies,omitempty"`
+	Authority  string    `json:"authority,omitempty"` // "unconfirmed": a forced failover would make it void
 }
 
 func viewAck(a api.Ack) ackView {
+	authority := ""
+	if a.Unconfirmed {
+		authority = "unconfirmed"
+	}
 	return ackView{
 		ID: a.ID, IDMade: a.IDMade, Region: a.Region, Log: a.Log.String(), Epoch: a.Epoch.String(), Sequence: a.Sequence,
 		IngestTime: a.IngestTime.UTC(), Durability: string(a.Durability), Duplicate: a.Duplicate, Forwarded: a.Forwarded,
-		TimeOdd: a.EventTimeOdd, Revision: a.PolicyRevision, Position: string(a.Position), Copies: a.Copies,
+		TimeOdd: a.EventTimeOdd, Revision: a.PolicyRevision, Position: string(a.Position), Copies: a.Copies, Authority: authority,
 	}
 }
 

@@ -85,6 +85,7 @@ var methodKinds = map[string][]string{
 	"/domicile.v1.PublisherService/":   {client},
 	"/domicile.v1.ReaderService/":      {client, operator},
 	"/domicile.v1.AdminService/":       {operator},
+	"/domicile.v1.PlacementService/":   {operator},
 	"/domicile.v1.AdminService/Lag":    {client, operator},
 	"/domicile.v1.AdminService/Topics": {client, operator},
 	"/grpc.health.v1.Health/":          {client, operator},

@@ -57,8 +57,9 @@ type Config struct {
 
 	Region     string
 	Federation *regions.Federation
-	Gateway    Gateway               // nil: no producers and consumers here
-	Admin      pb.AdminServiceServer // nil: no operators here
+	Gateway    Gateway                   // nil: no producers and consumers here
+	Admin      pb.AdminServiceServer     // nil: no operators here
+	Placement  pb.PlacementServiceServer // with Admin
 	// Quotas are the node's, if more than this door counts by them; nil: the door's own.
 	Quotas *Quotas
 	// Refused is told of each record that a quota refused; topic is "" for a name that is
@@ -118,6 +119,9 @@ func New(c Config) (*Server, error) {
 	}
 	if c.Admin != nil {
 		pb.RegisterAdminServiceServer(s.grpc, c.Admin)
+	}
+	if c.Placement != nil {
+		pb.RegisterPlacementServiceServer(s.grpc, c.Placement)
 	}
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ func (n *Node) openAdmin(ctx context.Context) error {
 		return err
 	})
 	n.serveAsks()
+	n.openPlacings()
 	return nil
 }
 
@@ -211,7 +213,7 @@ func (n *Node) warnings() []string {
 	for _, id := range sortedLogs(held) {
 		out = append(out, fmt.Sprintf("%s: federation.yaml keeps less than was in force when this node was stopped, and what was in force is kept (%s): domicile config reload carries it out, or says what it would lose", id, strings.Join(held[id], "; ")))
 	}
-	return append(append(out, n.federation.Cautions()...), n.keptWarnings()...)
+	return slices.Concat(out, n.placementWarnings(), n.federation.Cautions(), n.keptWarnings())
 }
 
 func (n *Node) combinations(topic string) []string {

@@ -10,6 +10,7 @@ import (
 
 	"domicile/gateway/placer"
 	"domicile/regions/council"
+	"domicile/regions/link"
 	"domicile/regions/placement"
 )
 
@@ -63,46 +64,91 @@ func (n *Node) coldPlacement() *placement.State {
 	return nil
 }
 
-// openAuthority begins to speak with the placement authority: as a voter, if one lives
-// here, else as one who follows.
+// openAuthority begins to speak with the placement authority for the region.
 func (t *turn) openAuthority(context.Context) error {
 	if t.placer == nil {
 		return nil
 	}
-	lane := t.mesh.Council()
-	if t.hasVoter() {
-		v, err := council.Open(council.Config{Dir: CouncilDir(t.cfg.Data), Lines: lane, Boot: t.seams.Boot, Pace: t.seams.Pace, Log: t.logger})
-		if err == nil {
-			t.attach(v, v.Close)
-			return nil
-		}
-		t.logger.Error("this region's voter does not open; it follows without a vote", "err", err)
-		lane = t.mesh.Council()
-	} else if slices.Contains(t.federation.Voters(), t.cfg.Region) {
-		t.logger.Error("this region votes on who owns logs, and no voter lives on this node: it follows without a vote; see domicile control found",
-			"dir", CouncilDir(t.cfg.Data))
-	}
-	f, err := council.Follow(council.FollowerConfig{Cache: filepath.Join(t.cfg.Data, followerCache), Lines: lane, Voters: t.nearVoters(),
-		Clock: t.seams.Clock, Pace: t.seams.Pace, Log: t.logger})
+	a, end, err := t.openCouncil(t.mesh)
 	if err != nil {
 		return err
 	}
-	t.attach(following{f, t.cfg.Region}, func(context.Context) error { f.Close(); return nil })
-	return nil
-}
-
-func (t *turn) attach(a placer.Authority, end func(context.Context) error) {
 	t.placer.Attach(a)
 	t.onClose(func(ctx context.Context) error {
 		t.placer.Detach()
 		return end(ctx)
 	})
+	return nil
+}
+
+// openCouncil opens this node's part in the placement authority: its voter, if one lives
+// here, else a follower.
+func (n *Node) openCouncil(mesh *link.Mesh) (placer.Authority, func(context.Context) error, error) {
+	trouble := ""
+	defer func() { n.voterless.Store(&trouble) }()
+	if n.hasVoter() {
+		v, err := council.Open(council.Config{Dir: CouncilDir(n.cfg.Data), Lines: mesh.Council(), Boot: n.seams.Boot, Pace: n.seams.Pace, Log: n.logger})
+		if err == nil {
+			n.voter.Store(v)
+			return v, func(ctx context.Context) error {
+				n.voter.Store(nil)
+				return v.Close(ctx)
+			}, nil
+		}
+		trouble = "this region's voter does not open, so the region follows without a vote: " + err.Error()
+		n.logger.Error("this region's voter does not open; it follows without a vote", "err", err)
+	} else if n.out == nil && slices.Contains(n.federation.Voters(), n.cfg.Region) {
+		trouble = "this region votes on who owns logs, and no voter lives on this node, so the region follows without a vote: domicile control found makes one"
+		n.logger.Error("this region votes on who owns logs, and no voter lives on this node: it follows without a vote; see domicile control found",
+			"dir", CouncilDir(n.cfg.Data))
+	}
+	f, err := council.Follow(council.FollowerConfig{Cache: filepath.Join(n.cfg.Data, followerCache), Lines: mesh.Council(), Voters: n.nearVoters(),
+		Clock: n.seams.Clock, Pace: n.seams.Pace, Log: n.logger})
+	if err != nil {
+		return nil, nil, err
+	}
+	return following{f, n.cfg.Region}, func(context.Context) error { f.Close(); return nil }, nil
+}
+
+// attend keeps this node's part in the placement authority while another one holds the
+// region's seat: the region's voter stays on the node where it lives. leave ends it.
+func (n *Node) attend(ctx context.Context) (leave func()) {
+	var parts closers
+	leave = func() {
+		closing, done := context.WithTimeout(context.WithoutCancel(ctx), n.seams.Pace.Of(drainTurn))
+		defer done()
+		if err := parts.close(closing); err != nil {
+			n.logger.Warn("the part in the placement authority did not end in time", "err", err)
+		}
+	}
+	if n.placer == nil || n.out == nil {
+		return leave
+	}
+	err := func() error {
+		mesh, err := n.openMesh(ctx, link.Config{CouncilOnly: true})
+		if err != nil {
+			return err
+		}
+		parts = append(parts, mesh.Close)
+		a, end, err := n.openCouncil(mesh)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, end, func(context.Context) error { n.placer.Detach(); return nil })
+		n.placer.Watch(a)
+		mesh.Start(n.life)
+		return nil
+	}()
+	if err != nil {
+		n.logger.Error("this node takes no part in the placement authority while another one holds the seat", "err", err)
+	}
+	return leave
 }
 
 // nearVoters lists the voters that this region has a link with.
-func (t *turn) nearVoters() []string {
-	return slices.DeleteFunc(slices.Clone(t.federation.Voters()), func(v string) bool {
-		return !slices.Contains(t.federation.Peers(t.cfg.Region), v)
+func (n *Node) nearVoters() []string {
+	return slices.DeleteFunc(slices.Clone(n.federation.Voters()), func(v string) bool {
+		return !slices.Contains(n.federation.Peers(n.cfg.Region), v)
 	})
 }
 

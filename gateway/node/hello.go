@@ -19,5 +19,8 @@ func (n *Node) hello() regions.Hello {
 		h.TopicDigests[name] = federation.TopicDigest(name)
 		h.TopicFields[name] = t.Fields()
 	}
+	if n.placer != nil {
+		h.Incarnations = n.placer.Homes()
+	}
 	return h
 }

@@ -24,6 +24,7 @@ type logBook struct {
 	federation *regions.Federation
 	fabric     *fabric.Fabric
 	placer     *placer.Placer // nil: no log moves
+	hello      func()         // called when another log that may move has its home here
 
 	source atomic.Pointer[mirror.Source] // of topics that hold; nil: nothing is known of mirrors yet
 
@@ -37,6 +38,11 @@ type logBook struct {
 
 func newLogBook(n *Node) *logBook {
 	return &logBook{self: n.cfg.Region, clock: n.seams.Clock, pace: n.seams.Pace, federation: n.federation, fabric: n.fabric, placer: n.placer,
+		hello: func() {
+			if t := n.turn.Load(); t != nil {
+				t.mesh.HelloChanged()
+			}
+		},
 		homes: map[api.LogID]regions.HomeLog{}, copies: map[api.LogID]regions.CopyLog{}, synced: map[api.LogID]*synced{}, leased: map[api.LogID]regions.HomeLog{}, lent: map[api.LogID]string{}}
 }
 
@@ -135,6 +141,7 @@ func (b *logBook) openHome(ctx context.Context, c fabric.LogConfig, f *regions.F
 		incarnation := log.Head().Incarnation
 		b.leased[c.ID] = b.placer.Leased(b.whole(c.ID), incarnation, c.Epoch)
 		b.placer.Opened(c.ID, incarnation, c.Epoch)
+		b.hello()
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 	"domicile/policy"
 	"domicile/policy/traffic"
 	"domicile/regions"
+	"domicile/regions/council"
 	"domicile/regions/fabric"
 	"domicile/regions/identity"
 	"domicile/regions/link"
@@ -44,6 +45,7 @@ type Node struct {
 	fabric   *fabric.Fabric
 	seats    Seats
 	placer   *placer.Placer // nil: the manifest names no voters
+	placings *admin.Placements
 	gate     *policy.Gate
 	policies *policies
 	traffic  *traffic.Book // nil: it could not be opened
@@ -54,8 +56,10 @@ type Node struct {
 	door     *door.Server
 	desk     *door.Server // the operators' door
 
-	turn      atomic.Pointer[turn]   // nil: this node does not hold the seat, or is about to open
-	unopened  atomic.Pointer[error]  // why the last try to open a turn failed; nil: it did not
+	turn      atomic.Pointer[turn]  // nil: this node does not hold the seat, or is about to open
+	unopened  atomic.Pointer[error] // why the last try to open a turn failed; nil: it did not
+	voter     atomic.Pointer[council.Voter]
+	voterless atomic.Pointer[string] // why the region's vote is not on this node, though it should be; "": it is, or need not
 	link      atomic.Pointer[string] // where the last turn's links listened
 	unfollow  context.CancelFunc     // ends following the seat; nil: not begun
 	following sync.WaitGroup

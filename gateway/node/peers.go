@@ -55,5 +55,15 @@ func (p *peers) TellTail(ctx context.Context, peer string, budget int, send func
 // HearTail takes what a peer says of its logs that this region has copies of.
 func (p *peers) HearTail(peer string, l regions.TailList) { p.target.HearTail(peer, l) }
 
-// LinkChanged wakes the flows that waited for the link.
-func (p *peers) LinkChanged(s regions.LinkStatus) { p.source.LinkChanged(s) }
+// LinkChanged wakes the flows that waited for the link, and takes in which logs the peer
+// has.
+func (p *peers) LinkChanged(s regions.LinkStatus) {
+	if s.Hello != nil {
+		for id, incarnation := range s.Hello.Incarnations {
+			if home, _, ok := p.federation.Home(id); ok && home == s.Peer {
+				p.named(id, incarnation)
+			}
+		}
+	}
+	p.source.LinkChanged(s)
+}

@@ -52,12 +52,26 @@ func (n *Node) follow(first *turn) {
 				n.hold(ctx, seat, nil)
 				continue
 			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-			}
+			n.stand(ctx, changed)
 		}
 	})
+}
+
+// stand waits until this node holds the seat, or ctx ends. Meanwhile it takes its part in
+// the placement authority.
+func (n *Node) stand(ctx context.Context, changed <-chan struct{}) {
+	leave := n.attend(ctx)
+	defer leave()
+	for mine := false; !mine; {
+		select {
+		case <-changed:
+			var seat fabric.Seat
+			seat, changed = n.seats()
+			mine = seat.Mine
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // leave ends following and closes the turn that is open. The logs are the fabric's to

@@ -100,26 +100,35 @@ func (t *turn) openLogs(ctx context.Context) error {
 }
 
 func (t *turn) openLinks(ctx context.Context) error {
-	listener, err := t.listen(ctx, "listen.link", t.Link())
-	if err != nil {
+	var err error
+	if t.mesh, err = t.openMesh(ctx, link.Config{Hello: t.hello, Handler: (*peers)(t), Tails: (*peers)(t)}); err != nil {
 		return err
-	}
-	bound := listener.Addr().String()
-	t.link.Store(&bound) // the next turn's peers look for it at the same address
-	addresses := map[string][]string{}
-	for _, peer := range t.federation.Peers(t.cfg.Region) {
-		r, _ := t.federation.Region(peer)
-		addresses[peer] = r.Links()
-	}
-	t.mesh, err = link.New(link.Config{
-		Self: t.cfg.Region, Peers: addresses, Identity: t.identity, Listener: listener, Dial: t.seams.Dial, Hello: t.hello,
-		Handler: (*peers)(t), Tails: (*peers)(t), Clock: t.seams.Clock, Boot: t.seams.Boot, Pace: t.seams.Pace, Logger: t.logger,
-	})
-	if err != nil {
-		return errors.Join(err, listener.Close())
 	}
 	t.onClose(t.mesh.Close)
 	return nil
+}
+
+// openMesh listens for the region's peers at its link address and makes a mesh of what c
+// says beyond what is this node's.
+func (n *Node) openMesh(ctx context.Context, c link.Config) (*link.Mesh, error) {
+	listener, err := n.listen(ctx, "listen.link", n.Link())
+	if err != nil {
+		return nil, err
+	}
+	bound := listener.Addr().String()
+	n.link.Store(&bound) // the next turn's peers look for it at the same address
+	c.Peers = map[string][]string{}
+	for _, peer := range n.federation.Peers(n.cfg.Region) {
+		r, _ := n.federation.Region(peer)
+		c.Peers[peer] = r.Links()
+	}
+	c.Self, c.Identity, c.Listener, c.Dial = n.cfg.Region, n.identity, listener, n.seams.Dial
+	c.Clock, c.Boot, c.Pace, c.Logger = n.seams.Clock, n.seams.Boot, n.seams.Pace, n.logger
+	m, err := link.New(c)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return m, nil
 }
 
 func (t *turn) openMirror(ctx context.Context) error {
@@ -175,5 +184,8 @@ func (t *turn) policyChanged() {
 	t.source.PolicyChanged()
 	if t.mover != nil {
 		t.mover.Kick()
+	}
+	if t.placer != nil {
+		t.placer.Redeclare()
 	}
 }

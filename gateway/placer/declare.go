@@ -2,6 +2,9 @@ package placer
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"reflect"
 	"time"
 
 	"domicile/api"
@@ -18,6 +21,17 @@ func (p *Placer) Opened(id api.LogID, incarnation string, epoch api.Epoch) {
 	signal(p.due)
 }
 
+// Homes lists the logs that are open as this region's own, with their incarnations.
+func (p *Placer) Homes() map[api.LogID]string {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	out := make(map[api.LogID]string, len(p.homes))
+	for id, h := range p.homes {
+		out[id] = h.incarnation
+	}
+	return out
+}
+
 // Closed notes that a log is no longer open as this region's own.
 func (p *Placer) Closed(id api.LogID) {
 	p.mu.Lock()
@@ -31,9 +45,15 @@ func (p *Placer) declare(ctx context.Context, a Authority) {
 	defer retry.Stop()
 	for {
 		var again <-chan time.Time
-		for _, c := range p.undeclared() {
+		due := p.overdue()
+		if len(due) == 0 {
+			p.mu.Lock()
+			p.trouble = ""
+			p.mu.Unlock()
+		}
+		for _, c := range due {
 			if err := p.submit(ctx, a, c); err != nil && ctx.Err() == nil {
-				p.cfg.Log.Warn("a log could not be brought to the placement authority; until it is there it takes no record", "log", c.Log, "err", err)
+				p.note(c, err)
 				again = retry.C
 			}
 		}
@@ -47,6 +67,27 @@ func (p *Placer) declare(ctx context.Context, a Authority) {
 	}
 }
 
+// note keeps what went wrong with a declaration for Troubles, and logs it once.
+func (p *Placer) note(c placement.Command, err error) {
+	text := string(c.Verb) + " " + c.Log + ": " + err.Error()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.trouble != text {
+		p.cfg.Log.Warn("a log's declaration is not taken by the placement authority", "verb", c.Verb, "log", c.Log, "err", err)
+	}
+	p.trouble = text
+}
+
+// Trouble is what keeps a log's declaration from the authority; "": nothing does.
+func (p *Placer) Trouble() string {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.trouble
+}
+
+// Redeclare looks at the declarations again: another manifest or policy is in force.
+func (p *Placer) Redeclare() { signal(p.due) }
+
 func (p *Placer) submit(ctx context.Context, a Authority, c placement.Command) error {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Pace.Of(submitWithin))
 	defer cancel()
@@ -57,27 +98,44 @@ func (p *Placer) submit(ctx context.Context, a Authority, c placement.Command) e
 	return err
 }
 
-// undeclared makes the declarations that are due.
-func (p *Placer) undeclared() []placement.Command {
+// overdue makes the declarations that are due: of logs that the authority does not know,
+// and of those that are declared otherwise by now.
+func (p *Placer) overdue() []placement.Command {
 	p.mu.RLock()
-	missing := map[api.LogID]home{}
-	for id, h := range p.homes {
-		if _, ok := p.placed[h.incarnation]; !ok && len(missing) < maxOverdue {
-			missing[id] = h
-		}
-	}
+	homes, placed := maps.Clone(p.homes), maps.Clone(p.named)
 	p.mu.RUnlock()
 	var out []placement.Command
-	for id, h := range missing {
-		terms, err := p.cfg.Terms(id)
-		if err != nil {
-			p.cfg.Log.Warn("a log's terms of moving cannot be told; it takes no record", "log", id.String(), "err", err)
-			continue
+	for id, h := range homes {
+		if len(out) >= maxOverdue {
+			break
 		}
-		out = append(out, placement.Command{
-			Verb: placement.Declare, ID: "declare/" + h.incarnation, Log: h.incarnation, Expect: h.epoch,
-			Region: p.cfg.Self, Home: p.cfg.Self, Actor: "region " + p.cfg.Self, Reason: "the log is declared movable", Terms: &terms,
-		})
+		c, err := p.declaration(id, h, placed[id])
+		if err != nil {
+			p.cfg.Log.Warn("a log's terms of moving cannot be told", "log", id.String(), "err", err)
+		} else if c.Verb != "" {
+			out = append(out, c)
+		}
 	}
 	return out
+}
+
+// declaration is what the authority is to be told of a log that is open here, l as it has
+// it, without an incarnation if it has not. A log on the move is altered when that is over.
+func (p *Placer) declaration(id api.LogID, h home, l placement.Log) (placement.Command, error) {
+	known := l.Incarnation != ""
+	if known && (l.Home != p.cfg.Self || l.Epoch != h.epoch || l.Status != placement.Active || l.Op != nil) {
+		return placement.Command{}, nil
+	}
+	terms, err := p.cfg.Terms(id)
+	if err != nil || known && reflect.DeepEqual(terms, l.Terms) {
+		return placement.Command{}, err
+	}
+	c := placement.Command{
+		Verb: placement.Declare, ID: "declare/" + h.incarnation, Log: h.incarnation, Expect: h.epoch,
+		Region: p.cfg.Self, Home: p.cfg.Self, Actor: "region " + p.cfg.Self, Reason: "the log is declared movable", Terms: &terms,
+	}
+	if known {
+		c.Verb, c.ID, c.Home, c.Reason = placement.Alter, fmt.Sprintf("alter/%s/%d", h.incarnation, l.Version), "", "the topic is declared otherwise"
+	}
+	return c, nil
 }

@@ -62,6 +62,32 @@ func (p *Placer) confirmed(now placement.Instant) bool {
 	return p.heard && p.authority != nil && since >= 0 && since <= confirmedFor
 }
 
+// Left is how much is left of this region's lease on a log; false: it holds none, or it
+// does not know the log.
+func (p *Placer) Left(id api.LogID) (time.Duration, bool) {
+	now := p.now()
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.holder.Left(p.names.of[id], now)
+}
+
+// Answered is how long ago the last renewal was sent that the authority answered, at full
+// pace; false: none was in this run. reached: that is lately enough for acks to count on.
+func (p *Placer) Answered() (ago time.Duration, reached, ok bool) {
+	now := p.now()
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return now.Boot - p.answered.Boot, p.confirmed(now), p.heard
+}
+
+// Authority names the founding whose word was heard last, with its generation and the
+// version of what it decided; "": none was.
+func (p *Placer) Authority() (name string, generation uint32, version uint64) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.state.Authority(), p.state.Generation(), p.state.Version()
+}
+
 // mayWrite refuses unless this region may write the log in its epoch now. unconfirmed: it
 // may, by the log's declaration, although the authority is out of reach, and what it
 // writes may yet be void.

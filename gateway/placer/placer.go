@@ -61,6 +61,7 @@ type Placer struct {
 	answered  placement.Instant  // when the last renewal was sent that somebody answered
 	heard     bool               // answered is one
 	authority Authority          // nil: none is attached
+	trouble   string             // what keeps a declaration from the authority
 	changed   chan struct{}
 	due       chan struct{} // something is to be declared
 	renew     chan struct{} // leases are to be renewed out of turn
@@ -94,19 +95,29 @@ func New(cfg Config, cold *placement.State) (*Placer, error) {
 	return p, nil
 }
 
-// Attach has the placer work with an authority until Detach. One at a time.
+// Attach has the placer work with an authority until Detach, for the node that holds its
+// region's seat. One at a time.
 func (p *Placer) Attach(a Authority) {
-	ctx, cancel := context.WithCancel(context.Background())
-	p.mu.Lock()
-	p.authority, p.end = a, cancel
-	p.mu.Unlock()
-	p.work.Go(func() { p.follow(ctx, a) })
+	ctx := p.watch(a)
 	p.work.Go(func() { p.hold(ctx, a) })
 	p.work.Go(func() { p.declare(ctx, a) })
 	signal(p.due)
 }
 
-// Detach ends what Attach began and waits for it. Leases run out from here on.
+// Watch has the placer follow an authority until Detach, and neither renew leases nor
+// declare logs: those are for the node that holds its region's seat.
+func (p *Placer) Watch(a Authority) { p.watch(a) }
+
+func (p *Placer) watch(a Authority) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.mu.Lock()
+	p.authority, p.end = a, cancel
+	p.mu.Unlock()
+	p.work.Go(func() { p.follow(ctx, a) })
+	return ctx
+}
+
+// Detach ends what Attach or Watch began and waits for it. Leases run out from here on.
 func (p *Placer) Detach() {
 	p.mu.Lock()
 	end := p.end

@@ -153,6 +153,7 @@ type councils struct {
 }
 
 var (
+	errNoSeat      = &api.Error{Code: api.NotReady, Op: "link handshake", Field: "lane", Hint: "another gateway speaks for this region"}
 	errNoVoter     = &api.Error{Code: api.NotReady, Op: "link handshake", Field: "lane", Hint: "this region runs no voter of the placement authority"}
 	errCouncilBusy = &api.Error{Code: api.Overloaded, Op: "link handshake", Field: "lane", Hint: "the voter does not keep up with new connections"}
 	errTwoCouncils = errors.New("the council's connections are accepted already")

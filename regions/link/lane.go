@@ -245,7 +245,10 @@ func (c laneCredentials) config(raw *gatedConn, caller *identity.Peer) *tls.Conf
 			return nil, &api.Error{Code: api.UnknownRegion, Op: "link handshake", Field: "region", Hint: "the manifest has no link between it and this region"}
 		}
 		raw.identify(region, plane)
-		if plane != Council {
+		switch {
+		case plane != Council && c.mesh.cfg.CouncilOnly:
+			return nil, errNoSeat
+		case plane != Council:
 			return nil, nil
 		}
 		if !c.mesh.councils.accepts() {

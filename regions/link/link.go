@@ -33,7 +33,11 @@ type Config struct {
 	Boot    regions.BootClock // counts the gate's leases; nil: the system's
 	Pace    regions.Pace
 	Logger  *slog.Logger
-	Hooks   Hooks
+	// CouncilOnly: this node speaks for the region's voter and for nothing else of it. The
+	// mesh has no links, and refuses all lanes but the council's; it needs no Hello and no
+	// Handler.
+	CouncilOnly bool
+	Hooks       Hooks
 }
 
 // Hooks change what a mesh does, from Go code only and for tests.

@@ -55,8 +55,8 @@ type Mesh struct {
 // required field is missing.
 func New(cfg Config) (*Mesh, error) {
 	for field, missing := range map[string]bool{
-		"Self": cfg.Self == "", "Identity": cfg.Identity == nil, "Listener": cfg.Listener == nil, "Hello": cfg.Hello == nil,
-		"Handler": cfg.Handler == nil, "Clock": cfg.Clock == nil, "Logger": cfg.Logger == nil,
+		"Self": cfg.Self == "", "Identity": cfg.Identity == nil, "Listener": cfg.Listener == nil, "Hello": cfg.Hello == nil && !cfg.CouncilOnly,
+		"Handler": cfg.Handler == nil && !cfg.CouncilOnly, "Clock": cfg.Clock == nil, "Logger": cfg.Logger == nil,
 	} {
 		if missing {
 			return nil, &api.Error{Code: api.ConfigInvalid, Op: "make links", Field: field, Hint: "it is required"}
@@ -105,8 +105,10 @@ func (m *Mesh) Start(ctx context.Context) {
 		}
 	})
 	for _, p := range m.peers {
-		m.wg.Go(func() { p.dialLoop(ctx) })
-		m.wg.Go(func() { p.monitor(ctx) })
+		if !m.cfg.CouncilOnly {
+			m.wg.Go(func() { p.dialLoop(ctx) })
+			m.wg.Go(func() { p.monitor(ctx) })
+		}
 	}
 	m.wg.Go(func() { // a context that ends must not leave the listener open
 		<-ctx.Done()

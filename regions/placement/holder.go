@@ -73,6 +73,15 @@ func (h *Holder) Check(incarnation string, e api.Epoch, now Instant) error {
 		Hint: "this region's lease on the log has lapsed; retry with the same id"}
 }
 
+// Left is how much of the lease on a log is left; false: the region holds none on it.
+func (h *Holder) Left(incarnation string, now Instant) (time.Duration, bool) {
+	held := h.logs[incarnation]
+	if held == nil {
+		return 0, false
+	}
+	return held.lease.Left(held.log.Terms.FenceAfter, now), true
+}
+
 // Suspect lists the logs of which half the lease or less is left, in order.
 func (h *Holder) Suspect(now Instant) []string {
 	var names []string

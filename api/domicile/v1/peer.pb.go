@@ -38,6 +38,7 @@ type PeerHello struct {
 	CertificateEndsUnixNano int64                        `protobuf:"varint,12,opt,name=certificate_ends_unix_nano,json=certificateEndsUnixNano,proto3" json:"certificate_ends_unix_nano,omitempty"`
 	Gateway                 string                       `protobuf:"bytes,13,opt,name=gateway,proto3" json:"gateway,omitempty"` // which of the region's gateways this is; "": it has one
 	TakesTails              bool                         `protobuf:"varint,14,opt,name=takes_tails,json=takesTails,proto3" json:"takes_tails,omitempty"`
+	Incarnations            map[string]string            `protobuf:"bytes,15,rep,name=incarnations,proto3" json:"incarnations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of the logs that may move and have their home there, by topic@slot
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
 }
@@ -168,6 +169,13 @@ func (x *PeerHello) GetTakesTails() bool {
 		return x.TakesTails
 	}
 	return false
+}
+
+func (x *PeerHello) GetIncarnations() map[string]string {
+	if x != nil {
+		return x.Incarnations
+	}
+	return nil
 }
 
 type TopicDeclaration struct {
@@ -1846,7 +1854,7 @@ var File_domicile_v1_peer_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16domicile/v1/peer.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x17google/rpc/status.proto\"\xeb\x04\n" +
+	"\x16domicile/v1/peer.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x17google/rpc/status.proto\"\xfa\x05\n" +
 	"\tPeerHello\x12\x1e\n" +
 	"\n" +
 	"federation\x18\x01 \x01(\tR\n" +
@@ -1865,10 +1873,14 @@ const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\x1acertificate_ends_unix_nano\x18\f \x01(\x03R\x17certificateEndsUnixNano\x12\x18\n" +
 	"\agateway\x18\r \x01(\tR\agateway\x12\x1f\n" +
 	"\vtakes_tails\x18\x0e \x01(\bR\n" +
-	"takesTails\x1aX\n" +
+	"takesTails\x12L\n" +
+	"\fincarnations\x18\x0f \x03(\v2(.domicile.v1.PeerHello.IncarnationsEntryR\fincarnations\x1aX\n" +
 	"\vTopicsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
-	"\x05value\x18\x02 \x01(\v2\x1d.domicile.v1.TopicDeclarationR\x05value:\x028\x01\"\xa8\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1d.domicile.v1.TopicDeclarationR\x05value:\x028\x01\x1a?\n" +
+	"\x11IncarnationsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa8\x01\n" +
 	"\x10TopicDeclaration\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12A\n" +
 	"\x06fields\x18\x02 \x03(\v2).domicile.v1.TopicDeclaration.FieldsEntryR\x06fields\x1a9\n" +
@@ -2019,7 +2031,7 @@ func file_domicile_v1_peer_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_peer_proto_rawDescData
 }
 
-var file_domicile_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_domicile_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_domicile_v1_peer_proto_goTypes = []any{
 	(*PeerHello)(nil),        // 0: domicile.v1.PeerHello
 	(*TopicDeclaration)(nil), // 1: domicile.v1.TopicDeclaration
@@ -2044,60 +2056,62 @@ var file_domicile_v1_peer_proto_goTypes = []any{
 	(*MirrorResponse)(nil),   // 20: domicile.v1.MirrorResponse
 	(*LedgerSum)(nil),        // 21: domicile.v1.LedgerSum
 	nil,                      // 22: domicile.v1.PeerHello.TopicsEntry
-	nil,                      // 23: domicile.v1.TopicDeclaration.FieldsEntry
-	(*LogId)(nil),            // 24: domicile.v1.LogId
-	(*Epoch)(nil),            // 25: domicile.v1.Epoch
-	(*Record)(nil),           // 26: domicile.v1.Record
-	(*Retry)(nil),            // 27: domicile.v1.Retry
-	(*Ack)(nil),              // 28: domicile.v1.Ack
-	(*status.Status)(nil),    // 29: google.rpc.Status
+	nil,                      // 23: domicile.v1.PeerHello.IncarnationsEntry
+	nil,                      // 24: domicile.v1.TopicDeclaration.FieldsEntry
+	(*LogId)(nil),            // 25: domicile.v1.LogId
+	(*Epoch)(nil),            // 26: domicile.v1.Epoch
+	(*Record)(nil),           // 27: domicile.v1.Record
+	(*Retry)(nil),            // 28: domicile.v1.Retry
+	(*Ack)(nil),              // 29: domicile.v1.Ack
+	(*status.Status)(nil),    // 30: google.rpc.Status
 }
 var file_domicile_v1_peer_proto_depIdxs = []int32{
 	22, // 0: domicile.v1.PeerHello.topics:type_name -> domicile.v1.PeerHello.TopicsEntry
-	23, // 1: domicile.v1.TopicDeclaration.fields:type_name -> domicile.v1.TopicDeclaration.FieldsEntry
-	0,  // 2: domicile.v1.HelloRequest.hello:type_name -> domicile.v1.PeerHello
-	0,  // 3: domicile.v1.HelloResponse.hello:type_name -> domicile.v1.PeerHello
-	6,  // 4: domicile.v1.ControlRequest.heartbeat:type_name -> domicile.v1.Heartbeat
-	8,  // 5: domicile.v1.ControlRequest.watermarks:type_name -> domicile.v1.WatermarkList
-	0,  // 6: domicile.v1.ControlRequest.hello:type_name -> domicile.v1.PeerHello
-	10, // 7: domicile.v1.ControlRequest.tail:type_name -> domicile.v1.TailList
-	7,  // 8: domicile.v1.ControlResponse.reply:type_name -> domicile.v1.HeartbeatReply
-	9,  // 9: domicile.v1.WatermarkList.logs:type_name -> domicile.v1.Watermark
-	24, // 10: domicile.v1.Watermark.log:type_name -> domicile.v1.LogId
-	25, // 11: domicile.v1.Watermark.epoch:type_name -> domicile.v1.Epoch
-	24, // 12: domicile.v1.TailList.log:type_name -> domicile.v1.LogId
-	25, // 13: domicile.v1.TailList.epoch:type_name -> domicile.v1.Epoch
-	11, // 14: domicile.v1.TailList.entries:type_name -> domicile.v1.TailEntry
-	26, // 15: domicile.v1.ForwardRequest.record:type_name -> domicile.v1.Record
-	24, // 16: domicile.v1.ForwardRequest.log:type_name -> domicile.v1.LogId
-	13, // 17: domicile.v1.ForwardRequest.principal:type_name -> domicile.v1.Principal
-	27, // 18: domicile.v1.ForwardRequest.retry:type_name -> domicile.v1.Retry
-	28, // 19: domicile.v1.ForwardResponse.ack:type_name -> domicile.v1.Ack
-	29, // 20: domicile.v1.ForwardResponse.error:type_name -> google.rpc.Status
-	16, // 21: domicile.v1.MirrorRequest.open:type_name -> domicile.v1.MirrorOpen
-	17, // 22: domicile.v1.MirrorRequest.batch:type_name -> domicile.v1.MirrorBatch
-	24, // 23: domicile.v1.MirrorOpen.log:type_name -> domicile.v1.LogId
-	25, // 24: domicile.v1.MirrorOpen.epoch:type_name -> domicile.v1.Epoch
-	18, // 25: domicile.v1.MirrorBatch.items:type_name -> domicile.v1.MirrorItem
-	25, // 26: domicile.v1.MirrorItem.epoch:type_name -> domicile.v1.Epoch
-	26, // 27: domicile.v1.MirrorItem.record:type_name -> domicile.v1.Record
-	19, // 28: domicile.v1.MirrorItem.gap:type_name -> domicile.v1.MirrorGap
-	25, // 29: domicile.v1.MirrorResponse.epoch:type_name -> domicile.v1.Epoch
-	21, // 30: domicile.v1.MirrorResponse.ledger:type_name -> domicile.v1.LedgerSum
-	1,  // 31: domicile.v1.PeerHello.TopicsEntry.value:type_name -> domicile.v1.TopicDeclaration
-	2,  // 32: domicile.v1.PeerService.Hello:input_type -> domicile.v1.HelloRequest
-	4,  // 33: domicile.v1.PeerService.Control:input_type -> domicile.v1.ControlRequest
-	12, // 34: domicile.v1.PeerService.Forward:input_type -> domicile.v1.ForwardRequest
-	15, // 35: domicile.v1.PeerService.Mirror:input_type -> domicile.v1.MirrorRequest
-	3,  // 36: domicile.v1.PeerService.Hello:output_type -> domicile.v1.HelloResponse
-	5,  // 37: domicile.v1.PeerService.Control:output_type -> domicile.v1.ControlResponse
-	14, // 38: domicile.v1.PeerService.Forward:output_type -> domicile.v1.ForwardResponse
-	20, // 39: domicile.v1.PeerService.Mirror:output_type -> domicile.v1.MirrorResponse
-	36, // [36:40] is the sub-list for method output_type
-	32, // [32:36] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	23, // 1: domicile.v1.PeerHello.incarnations:type_name -> domicile.v1.PeerHello.IncarnationsEntry
+	24, // 2: domicile.v1.TopicDeclaration.fields:type_name -> domicile.v1.TopicDeclaration.FieldsEntry
+	0,  // 3: domicile.v1.HelloRequest.hello:type_name -> domicile.v1.PeerHello
+	0,  // 4: domicile.v1.HelloResponse.hello:type_name -> domicile.v1.PeerHello
+	6,  // 5: domicile.v1.ControlRequest.heartbeat:type_name -> domicile.v1.Heartbeat
+	8,  // 6: domicile.v1.ControlRequest.watermarks:type_name -> domicile.v1.WatermarkList
+	0,  // 7: domicile.v1.ControlRequest.hello:type_name -> domicile.v1.PeerHello
+	10, // 8: domicile.v1.ControlRequest.tail:type_name -> domicile.v1.TailList
+	7,  // 9: domicile.v1.ControlResponse.reply:type_name -> domicile.v1.HeartbeatReply
+	9,  // 10: domicile.v1.WatermarkList.logs:type_name -> domicile.v1.Watermark
+	25, // 11: domicile.v1.Watermark.log:type_name -> domicile.v1.LogId
+	26, // 12: domicile.v1.Watermark.epoch:type_name -> domicile.v1.Epoch
+	25, // 13: domicile.v1.TailList.log:type_name -> domicile.v1.LogId
+	26, // 14: domicile.v1.TailList.epoch:type_name -> domicile.v1.Epoch
+	11, // 15: domicile.v1.TailList.entries:type_name -> domicile.v1.TailEntry
+	27, // 16: domicile.v1.ForwardRequest.record:type_name -> domicile.v1.Record
+	25, // 17: domicile.v1.ForwardRequest.log:type_name -> domicile.v1.LogId
+	13, // 18: domicile.v1.ForwardRequest.principal:type_name -> domicile.v1.Principal
+	28, // 19: domicile.v1.ForwardRequest.retry:type_name -> domicile.v1.Retry
+	29, // 20: domicile.v1.ForwardResponse.ack:type_name -> domicile.v1.Ack
+	30, // 21: domicile.v1.ForwardResponse.error:type_name -> google.rpc.Status
+	16, // 22: domicile.v1.MirrorRequest.open:type_name -> domicile.v1.MirrorOpen
+	17, // 23: domicile.v1.MirrorRequest.batch:type_name -> domicile.v1.MirrorBatch
+	25, // 24: domicile.v1.MirrorOpen.log:type_name -> domicile.v1.LogId
+	26, // 25: domicile.v1.MirrorOpen.epoch:type_name -> domicile.v1.Epoch
+	18, // 26: domicile.v1.MirrorBatch.items:type_name -> domicile.v1.MirrorItem
+	26, // 27: domicile.v1.MirrorItem.epoch:type_name -> domicile.v1.Epoch
+	27, // 28: domicile.v1.MirrorItem.record:type_name -> domicile.v1.Record
+	19, // 29: domicile.v1.MirrorItem.gap:type_name -> domicile.v1.MirrorGap
+	26, // 30: domicile.v1.MirrorResponse.epoch:type_name -> domicile.v1.Epoch
+	21, // 31: domicile.v1.MirrorResponse.ledger:type_name -> domicile.v1.LedgerSum
+	1,  // 32: domicile.v1.PeerHello.TopicsEntry.value:type_name -> domicile.v1.TopicDeclaration
+	2,  // 33: domicile.v1.PeerService.Hello:input_type -> domicile.v1.HelloRequest
+	4,  // 34: domicile.v1.PeerService.Control:input_type -> domicile.v1.ControlRequest
+	12, // 35: domicile.v1.PeerService.Forward:input_type -> domicile.v1.ForwardRequest
+	15, // 36: domicile.v1.PeerService.Mirror:input_type -> domicile.v1.MirrorRequest
+	3,  // 37: domicile.v1.PeerService.Hello:output_type -> domicile.v1.HelloResponse
+	5,  // 38: domicile.v1.PeerService.Control:output_type -> domicile.v1.ControlResponse
+	14, // 39: domicile.v1.PeerService.Forward:output_type -> domicile.v1.ForwardResponse
+	20, // 40: domicile.v1.PeerService.Mirror:output_type -> domicile.v1.MirrorResponse
+	37, // [37:41] is the sub-list for method output_type
+	33, // [33:37] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_peer_proto_init() }
@@ -2126,7 +2140,7 @@ func file_domicile_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_peer_proto_rawDesc), len(file_domicile_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

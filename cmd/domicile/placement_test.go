@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"domicile/chaos/lab"
+	"domicile/gateway/node"
+)
+
+const movableManifest = `version: 1
+federation: example
+regions: {eu-west: {link: "127.0.0.1:7401"}, us-east: {link: "127.0.0.1:7402"}, ap-south: {link: "127.0.0.1:7403"}}
+authority: {voters: [eu-west, us-east]}
+topics:
+  orders: {writes: home, home: eu-west, mirror: [us-east], failover: {mode: manual, targets: [us-east], rpo: 5s, rto: 1m, fence_after: 20s},
+    on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
+`
+
+// TestR14h_PlacementSaysWhereALogIsAndWhereItMayGo asks real nodes, one of them in a region
+// that has no copy and no vote: it knows the log by what its home says of itself.
+func TestR14h_PlacementSaysWhereALogIsAndWhereItMayGo(t *testing.T) {
+	policies := func(dir string) error {
+		if err := os.MkdirAll(filepath.Join(dir, "rules"), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte("serial: 1\ndimensions: {residency: [global]}\nprincipal_classes: [app]\ntopics: {orders: {allow: [{residency: [global]}], packages: [orders]}}\n"), 0o600); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, "rules", "orders.rego"), []byte("package residency.rules.orders\n\npermit contains {\"rule\": \"all\", \"regions\": data.federation.regions}\n"), 0o600)
+	}
+	l, err := lab.Open(t.Context(), lab.Options{Parent: t.TempDir(), Pace: 0.25, Policies: policies, Manifest: []byte(movableManifest)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(context.Background())
+	ask := func(region string, args ...string) string {
+		var out, failed strings.Builder
+		args = append(args, "--server", l.Region(region).Node().Admin())
+		if code := run(t.Context(), args, strings.NewReader(""), &out, &failed); code != 0 {
+			return failed.String()
+		}
+		return out.String()
+	}
+	for region, wanted := range map[string][]string{
+		"eu-west":  {"as the authority has it", "eu-west", "1.1.eu-west", "ACTIVE", "stops after 20s", " left"},
+		"ap-south": {"as the authority has it", "eu-west", "1.1.eu-west", "ACTIVE"},
+	} {
+		if err := lab.Poll(t.Context(), 30e9, func() error { return lacking(ask(region, "placement", "ls"), wanted) }); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, c := range []struct {
+		args   []string
+		wanted []string
+	}{
+		{[]string{"placement", "show", "orders"}, []string{"may move to", "us-east", "gives up publishing"}},
+		{[]string{"placement", "history", "orders"}, []string{"1.1.eu-west", "goes on"}},
+		{[]string{"placement", "explain", "orders"}, []string{"it is in eu-west, where the manifest puts it", "by its terms it may move to us-east"}},
+		{[]string{"control", "voters"}, []string{"eu-west, us-east", "voter"}},
+		{[]string{"control", "snapshot"}, []string{"entries so far"}},
+	} {
+		out := ask("eu-west", c.args...)
+		if err := lacking(out, c.wanted); err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(out, "ap-south") {
+			t.Errorf("%v offers a region that the log may not move to:\n%s", c.args, out)
+		}
+	}
+	if out := ask("ap-south", "control", "snapshot"); !strings.Contains(out, "no voter runs on this node") {
+		t.Error(out)
+	}
+}
+
+type lacks struct{ text, wanted string }
+
+func (l lacks) Error() string { return "no " + l.wanted + " in:\n" + l.text }
+
+func lacking(text string, wanted []string) error {
+	for _, w := range wanted {
+		if !strings.Contains(text, w) {
+			return lacks{text, w}
+		}
+	}
+	return nil
+}
+
+// A voter is made once, by the region that the manifest names, and the founding's name goes
+// on to the others.
+func TestControlFoundMakesAVoterOnce(t *testing.T) {
+	dir := t.TempDir()
+	config := filepath.Join(dir, "node.yaml")
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("federation.yaml", movableManifest)
+	write("node.yaml", "region: us-east\n")
+	found := func(args ...string) (int, string) {
+		var out, failed strings.Builder
+		code := run(t.Context(), append([]string{"control", "found", "-c", config, "--reason", "first start"}, args...), strings.NewReader(""), &out, &failed)
+		return int(code), out.String() + failed.String()
+	}
+	code, out := found()
+	if code != 0 || !strings.Contains(out, "Now at one node each of eu-west:") || !strings.Contains(out, "--authority ") {
+		t.Fatalf("%d %s", code, out)
+	}
+	if _, err := os.Stat(node.CouncilDir(filepath.Join(dir, "data"))); err != nil {
+		t.Error(err)
+	}
+	if code, out := found(); code == 0 || !strings.Contains(out, "it holds a voter") {
+		t.Errorf("a second time: %d %s", code, out)
+	}
+	write("node.yaml", "region: ap-south\ndata: other\n")
+	if code, out := found(); code == 0 || !strings.Contains(out, "does not have this region vote") {
+		t.Errorf("a region without a vote: %d %s", code, out)
+	}
+}
