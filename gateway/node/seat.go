@@ -16,7 +16,8 @@ const (
 )
 
 // firstTurn opens the turn of a node that holds its seat from the start. In a region of
-// one node its failure ends the start: what is wrong is most likely in a file.
+// one node its failure ends the start: what is wrong is most likely in a file, unless the
+// disk is full, and then the store comes back by itself.
 func (n *Node) firstTurn(ctx context.Context) (*turn, error) {
 	n.onClose(n.leave)
 	seat, _ := n.seats()
@@ -24,7 +25,7 @@ func (n *Node) firstTurn(ctx context.Context) (*turn, error) {
 		return nil, nil
 	}
 	t, err := n.openTurn(ctx, seat)
-	if err != nil && n.out != nil {
+	if err != nil && (n.out != nil || n.fabric.Health().Passes) {
 		n.logger.Warn("the seat is here, but its turn did not open at once; trying again", "err", err)
 		n.vacate(ctx)
 		return nil, nil // its leaders may be on the move, or its quorum away

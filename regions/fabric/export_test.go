@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -52,7 +53,7 @@ func (f *Fabric) StopBroker() { f.stopBroker() }
 // Fail fences the store, Restart does what the end of a passing failure does, and Waits
 // says whether it still has word of a log that was given back.
 func (f *Fabric) Fail(reason string, passes bool) { f.fail(reason, passes) }
-func (f *Fabric) Restart() error                  { return f.restart() }
+func (f *Fabric) Restart() error                  { return f.restart(time.Now()) }
 func (f *Fabric) Waits() bool                     { return len(f.emptied) > 0 }
 
 // FailStore is the broker's word that its store could not write.

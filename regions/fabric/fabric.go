@@ -175,10 +175,13 @@ func (f *Fabric) start(ctx context.Context, spare int64, last run) (err error) {
 		return nil
 	}
 	if err := f.cfg.Hooks.Sync(f.dir); err != nil {
-		return &api.Error{Code: api.StorageFailed, Op: "sync after an unclean end", Hint: "check the disk", Err: err}
+		return &api.Error{Code: api.StorageFailed, Op: "sync after an unclean end", Hint: "check the disk", Err: errors.Join(errUnsynced, err)}
 	}
 	return nil
 }
+
+// errUnsynced is of a sync that failed, which no other makes good in this run.
+var errUnsynced = errors.New("not synced")
 
 func (f *Fabric) stopBroker() {
 	f.stopWire()

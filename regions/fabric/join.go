@@ -106,6 +106,11 @@ func (f *Fabric) startMember(ctx context.Context, last run) error {
 	if err := f.start(ctx, 0, last); err != nil {
 		return err
 	}
+	return f.attend()
+}
+
+// attend has the broker that was started hear the siblings.
+func (f *Fabric) attend() error {
 	b, err := f.running()
 	if err != nil {
 		return err

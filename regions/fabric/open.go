@@ -63,7 +63,7 @@ func (f *Fabric) openLog(ctx context.Context, cfg LogConfig, kind string) (*stor
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(2*time.Minute))
+	ctx, cancel := f.whileItWorks(ctx, 2*time.Minute)
 	defer cancel()
 	l := newStore(f, cfg, kind, stream)
 	if err = l.open(ctx); err == nil {
@@ -78,9 +78,9 @@ func (f *Fabric) openLog(ctx context.Context, cfg LogConfig, kind string) (*stor
 	delete(f.opening, stream)
 	seat, _ := f.Seat()
 	switch {
-	case err != nil:
 	case f.failure.Load() != nil:
 		err = f.storageFailed()
+	case err != nil:
 	case f.draining:
 		err = shuttingDown()
 	case !seat.Mine || seat.Term != term:
@@ -458,6 +458,9 @@ func (l *store) wasUnclean() bool {
 // might still have under way expects another end and fails. The marker expects the end
 // that was read: what came in since is read first.
 func (l *store) takeOver(ctx context.Context) error {
+	watching, done := context.WithCancel(ctx)
+	defer done()
+	l.f.spawn(func() { l.watchStore(watching) })
 	err := l.f.insist(ctx, l.tryTakeOver)
 	if err != nil {
 		return l.readFailed(fmt.Errorf("take over the writing of %s: %w", l.cfg.ID, err))

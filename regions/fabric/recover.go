@@ -16,16 +16,30 @@ import (
 // disk and one that was mounted read-only pass; the broker is then started again, and
 // nobody has to. Anything else may be a dying disk and waits for a person.
 func (f *Fabric) failStore(why string) {
-	passing := f.cfg.Cluster == nil && passes(why) // two other nodes go on meanwhile
+	passing := passes(why)
 	if !f.fail("the broker's store failed: "+why, passing) || !passing {
 		return
 	}
 	f.spawn(f.comeBack)
 }
 
+// watchBroker notices that the broker shut its store down, which it does by itself, in a
+// quorum region, when it meets the end of the disk.
+func (f *Fabric) watchBroker() {
+	if b, err := f.running(); err == nil && !f.stopping() && !b.srv.JetStreamEnabled() {
+		f.failStore(storeShut)
+	}
+}
+
+// storeShut is what a broker does only on a disk that is full or may not be written.
+const storeShut = "the broker shut its store down, as it does on a full disk"
+
 // passes reports whether the broker's words on a failed write name a cause that goes
 // away without a new disk.
 func passes(why string) bool {
+	if why == storeShut {
+		return true
+	}
 	for _, e := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EROFS} {
 		if strings.Contains(why, e.Error()) {
 			return true
@@ -34,34 +48,35 @@ func passes(why string) bool {
 	return false
 }
 
-// comeBack waits until the disk takes writes again, gives the seat up, and takes it again
-// with a new broker. Until then the seat is kept: what is on disk is still read.
+// comeBack waits until the disk takes writes again, gives the seat up, and starts the broker
+// again; a solo region's seat is then taken anew. Until then a solo region's seat is kept:
+// what is on disk is still read.
 func (f *Fabric) comeBack() {
-	for {
-		if f.rest(f.ctx, spaceEvery) != nil {
-			return
-		}
-		if x := f.failure.Load(); !x.passes {
-			return
-		}
+	from := time.Now().Add(-unsureFor)
+	for f.rest(f.ctx, spaceEvery) == nil && f.failure.Load().passes {
 		if !f.writable() {
 			continue
 		}
 		seat, _ := f.Seat()
-		if seat.Mine {
+		if f.cfg.Cluster == nil && seat.Mine {
 			f.seat.set(Seat{Node: seat.Node, Term: seat.Term, Since: f.cfg.Clock.Now(), Reason: "the broker is started again: its disk was full or read-only"})
 		}
 		if !f.vacated() {
 			return
 		}
-		if err := f.restart(); err != nil {
+		switch err := f.restart(from); {
+		case err == nil:
+			if f.cfg.Cluster == nil {
+				f.seat.set(Seat{Node: seat.Node, Mine: true, Term: seat.Term + 1, Since: f.cfg.Clock.Now()})
+			}
+			f.cfg.Logger.Warn("the store takes records again")
+			return
+		case f.failure.Load().passes && !errors.Is(err, errUnsynced) && !f.writable(): // full again
+		default:
 			f.markFailed()
 			f.fail(fmt.Sprintf("the broker did not start again: %v", err), false)
 			return
 		}
-		f.seat.set(Seat{Node: seat.Node, Mine: true, Term: seat.Term + 1, Since: f.cfg.Clock.Now()})
-		f.cfg.Logger.Warn("the store takes records again")
-		return
 	}
 }
 
@@ -101,16 +116,31 @@ func (f *Fabric) tellEmptied() {
 	}
 }
 
+// unsureFor is how long before a failure was noticed a sync of the broker's own may have
+// failed.
+const unsureFor = 10 * time.Second
+
 // restart is a stop and an unclean start of the broker alone: every log's term rises when
-// it is opened.
-func (f *Fabric) restart() error {
+// it is opened. What was written since from, and the broker of a quorum region may have
+// failed to sync, is written once more.
+func (f *Fabric) restart(from time.Time) error {
 	ctx, cancel := context.WithTimeout(f.ctx, f.cfg.Pace.Of(time.Minute))
 	defer cancel()
 	f.stopBroker()
 	f.mu.Lock()
 	f.restarted = true
 	f.mu.Unlock()
-	if err := f.start(ctx, 0, run{State: runOpen}); err != nil {
+	err := error(nil)
+	if f.cfg.Cluster != nil {
+		_, err = f.writeAnew(from)
+	}
+	if err == nil {
+		err = f.start(ctx, 0, run{State: runOpen})
+	}
+	if err == nil && f.cfg.Cluster != nil {
+		err = f.attend()
+	}
+	if err != nil {
 		return fmt.Errorf("start again: %w", err)
 	}
 	f.mu.Lock()
@@ -121,6 +151,34 @@ func (f *Fabric) restart() error {
 	f.fenced = make(chan struct{})
 	f.failure.Store(nil)
 	return nil
+}
+
+// watchStore asks whether the log's stream can be written, until ctx ends: a broker that
+// can't write it answers nobody.
+func (l *store) watchStore(ctx context.Context) {
+	for l.f.rest(ctx, ackWait) == nil {
+		if b, err := l.f.running(); err == nil {
+			if why := b.unhealthy(l.stream); why != "" {
+				l.f.failStore(why)
+				return
+			}
+		}
+	}
+}
+
+// whileItWorks is a context for what needs the store, that ends when it fails.
+func (f *Fabric) whileItWorks(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(most))
+	fence := f.fence()
+	f.spawn(func() {
+		defer cancel()
+		select {
+		case <-fence:
+		case <-f.ctx.Done():
+		case <-ctx.Done():
+		}
+	})
+	return ctx, cancel
 }
 
 // fence is closed at a failure of the store.

@@ -24,9 +24,19 @@ func (f *Fabric) redirty(last run) error {
 	if f.cfg.Cluster != nil || last.State != runOpen || last.Boot != f.boot || last.Good == 0 {
 		return nil
 	}
-	since := time.Unix(0, last.Good).Add(-clockGrain)
-	files := 0
-	err := filepath.WalkDir(f.path(brokerDir), func(path string, d fs.DirEntry, err error) error {
+	files, err := f.writeAnew(time.Unix(0, last.Good))
+	if err != nil {
+		return &api.Error{Code: api.StorageFailed, Op: "write anew after an unclean end", Hint: "check the disk, then start again", Err: err}
+	}
+	f.cfg.Logger.Info("what was written last before an unclean end is written once more", "files", files)
+	return nil
+}
+
+// writeAnew writes over every file of the broker that was changed since then, and says how
+// many there were.
+func (f *Fabric) writeAnew(since time.Time) (files int, err error) {
+	since = since.Add(-clockGrain)
+	err = filepath.WalkDir(f.path(brokerDir), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
@@ -37,11 +47,10 @@ func (f *Fabric) redirty(last run) error {
 		files++
 		return writeOver(path)
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return &api.Error{Code: api.StorageFailed, Op: "write anew after an unclean end", Hint: "check the disk, then start again", Err: err}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
-	f.cfg.Logger.Info("what was written last before an unclean end is written once more", "files", files)
-	return nil
+	return files, err
 }
 
 // writeOver writes a file's own bytes over it.

@@ -147,7 +147,7 @@ func (b *broker) stop() {
 // does.
 func (b *broker) unhealthy(stream string) string {
 	if !b.srv.JetStreamEnabled() {
-		return "the broker shut its store down"
+		return storeShut
 	}
 	if b.cluster {
 		return "" // it steps down when its store fails, and is not current while it waits for a quorum

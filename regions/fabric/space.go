@@ -111,7 +111,8 @@ func (f *Fabric) full(topic string, size int) error {
 
 func megabytes(n int64) string { return fmt.Sprintf("%d MiB", max(0, n)>>20) }
 
-// spaceLoop looks at the volume until the fabric closes.
+// spaceLoop looks at the volume, and whether the broker still has its store, until the
+// fabric closes.
 func (f *Fabric) spaceLoop() {
 	failing := false
 	for f.rest(f.ctx, spaceEvery) == nil {
@@ -120,6 +121,7 @@ func (f *Fabric) spaceLoop() {
 			f.cfg.Logger.Warn("free space of the data volume is not known", "error", err)
 		}
 		failing = err != nil
+		f.watchBroker()
 	}
 }
 

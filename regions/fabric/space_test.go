@@ -330,3 +330,91 @@ func TestB39_ComesBackAfterADeletion(t *testing.T) {
 	<-done
 	waitFor(t, 30*time.Second, func() bool { seat, _ := f.Seat(); return seat.Mine && seat.Term == 2 })
 }
+
+// Report B39: the disk runs full between the start of the store and the opening of a log
+// whose last end was unclean, so that the marker that opens it can't be written. The opening
+// fails soon and says why, and the store comes back by itself once there is space.
+func TestB39_ComesBackFromADiskThatFillsWhileLogsOpen(t *testing.T) {
+	needRoot(t, "unshare", "mount", "umount", "cp")
+	inNamespace(t, fillsWhileLogsOpen)
+}
+
+func fillsWhileLogsOpen(t *testing.T) {
+	disk := t.TempDir()
+	must(t, "mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk)
+	defer func() { must(t, "umount", "-l", disk) }()
+	in := func(name string) func(*fabric.Config) {
+		return func(c *fabric.Config) {
+			c.Dir, c.Pace = filepath.Join(disk, name), 0.25
+			c.Hooks.Free = func(dir string) (int64, int64, error) {
+				free, _, err := fabric.Statfs(dir)
+				return free, 8 << 20, err // so that a full disk is seen, and a start on it is none
+			}
+		}
+	}
+	first := fabrictest.Open(t, in("first"))
+	l := fabrictest.Home(t, first, "orders@here")
+	acked := map[int]uint64{}
+	for i, s := range appendMany(t, l, 0, 200) {
+		acked[i] = s.Position.Sequence
+	}
+	// The last page of the log is full, so that a marker needs another.
+	block := filepath.Join(disk, "first", "broker", "jetstream", "default", "streams", "orders__here", "msgs", "1.blk")
+	before := sizeOf(t, block)
+	probe := record(200)
+	probe.Body = make([]byte, 4096)
+	allStored(t, []regions.Stored{fabrictest.Append(t, l, probe)})
+	over := sizeOf(t, block) - before - 4096
+	last := record(201)
+	last.Body = make([]byte, 4096+4090-(sizeOf(t, block)+over)%4096)
+	allStored(t, []regions.Stored{fabrictest.Append(t, l, last)})
+	must(t, "cp", "-a", filepath.Join(disk, "first"), filepath.Join(disk, "second")) // as a killed process leaves it
+	closeNow(t, first)
+
+	f := fabrictest.Open(t, in("second"))
+	defer closeNow(t, f)
+	stuffing := filepath.Join(disk, "stuffing")
+	stuff(t, stuffing)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	cfg := fabric.LogConfig{ID: mustID(t, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 64 << 20}
+	_, err := f.Home(ctx, cfg)
+	wantCode(t, err, api.StorageFailed)
+	if h := f.Health(); !h.Failed || !h.Passes {
+		t.Errorf("health %+v", h)
+	}
+	if err := os.Remove(stuffing); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, 30*time.Second, func() bool { seat, _ := f.Seat(); return seat.Mine && seat.Term == 2 })
+	l = fabrictest.Home(t, f, "orders@here")
+	ackedThere(t, l, acked)
+	allStored(t, []regions.Stored{fabrictest.Append(t, l, record(1<<20))})
+	if h := f.Health(); h.Failed || l.Head().Term < 2 {
+		t.Errorf("health %+v, term %d", h, l.Head().Term)
+	}
+}
+
+func sizeOf(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// stuff takes all the space of a disk.
+func stuff(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for block := make([]byte, 1<<16); len(block) > 0; {
+		if _, err := file.Write(block); err != nil {
+			block = block[:len(block)/2] // the last bits too
+		}
+	}
+}
