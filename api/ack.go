@@ -21,7 +21,7 @@ type Ack struct {
 	Log            LogID
 	Region         string // whose disk holds it
 	Incarnation    string
-	Epoch          Epoch
+	Epoch          Epoch // zero, as WriterTerm and Position, if not known any more: of a duplicate that retention took
 	WriterTerm     uint64
 	Sequence       uint64
 	IngestTime     time.Time // stamped by the log's writer

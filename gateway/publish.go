@@ -141,13 +141,17 @@ func (g *Gateway) store(r api.Record, route Route, revision string, settle func(
 
 func (g *Gateway) ackOf(r *api.Record, route Route, s regions.Stored) api.Ack {
 	away := r.EventTime.Sub(s.Time).Abs()
+	var position api.Position
+	if s.Position.Epoch != (api.Epoch{}) { // else nothing can be read from there any more
+		position = api.EncodePosition([]api.Cursor{{Log: route.Log, Incarnation: s.Position.Incarnation,
+			Epoch: s.Position.Epoch, Sequence: s.Position.Sequence}})
+	}
 	return api.Ack{
 		ID: r.ID, Topic: r.Topic, Log: route.Log, Region: g.Self,
 		Incarnation: s.Position.Incarnation, Epoch: s.Position.Epoch, WriterTerm: s.Term, Sequence: s.Position.Sequence,
 		IngestTime: s.Time, Durability: s.Done, Duplicate: s.Duplicate, PolicyRevision: s.Revision, Copies: s.Copies, Unconfirmed: s.Unconfirmed,
 		EventTimeOdd: !r.EventTime.IsZero() && away > api.EventTimeSlack,
-		Position: api.EncodePosition([]api.Cursor{{Log: route.Log, Incarnation: s.Position.Incarnation,
-			Epoch: s.Position.Epoch, Sequence: s.Position.Sequence}}),
+		Position:     position,
 	}
 }
 

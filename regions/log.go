@@ -119,7 +119,7 @@ type Draft struct {
 // is durable at its home.
 type Stored struct {
 	Position  api.Cursor
-	Term      uint64
+	Term      uint64 // 0, with the epoch: not known, of a duplicate that retention took since
 	Time      time.Time
 	Done      api.Durability
 	Duplicate bool

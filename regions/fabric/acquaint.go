@@ -109,15 +109,21 @@ func (f *Fabric) introduce(ctx context.Context, c *nats.Conn, node string, in in
 // stores had names is known from now on.
 func (f *Fabric) stranger(node, store string) bool {
 	id := f.identity()
-	known := id.Siblings[node]
-	if known == "" && id.Joined && f.members.peers[node] != nil {
+	if id.Siblings[node] == "" && id.Joined && f.members.peers[node] != nil {
 		f.spawn(func() {
 			if _, err := f.acquaint(introduction{From: node, Store: store, Joined: true}); err != nil {
 				f.cfg.Logger.Warn("a sibling's store was not remembered", "node", node, "error", err)
 			}
 		})
 	}
-	return known != "" && known != store
+	return f.knownOther(node, store)
+}
+
+// knownOther: a node is known here by another store than the one it names. What such a one
+// says counts for nothing: it is an old directory that came back.
+func (f *Fabric) knownOther(node, store string) bool {
+	known := f.identity().Siblings[node]
+	return known != "" && store != "" && known != store
 }
 
 // expelled ends a node that a sibling knows by another store: it was replaced while it was

@@ -37,7 +37,7 @@ type contest struct {
 	asked  map[string]time.Time // when their leadership was last asked for
 }
 
-const unfitHere = "records are damaged on this node's disk: replace the disk, and start the node with an empty directory and serve --rejoin"
+const unfitHere = "records are damaged on this node's disk: start the node once with serve --rejoin, which sets the damaged logs aside and has the other nodes fill them; if it happens again, replace the disk"
 
 // seatLoop looks who leads, takes the seat, and gives it up.
 func (f *Fabric) seatLoop() {

@@ -71,15 +71,19 @@ func (l home) admit(e *entry) (answer func() regions.Stored) {
 	return nil
 }
 
-// duplicate answers for an id that is durable already, in the words of its record.
+// duplicate answers for an id that is durable already, in the words of its record. Of one
+// that retention took since, and that an earlier writer stored, epoch and term are not known.
 func (l home) duplicate(e *entry, at indexed) regions.Stored {
 	defer func() {
 		l.mu.Lock()
 		l.letGo(e)
 		l.mu.Unlock()
 	}()
-	s := regions.Stored{Position: api.Cursor{Log: l.cfg.ID, Incarnation: l.named, Epoch: l.cfg.Epoch, Sequence: at.sequence},
-		Term: l.term, Time: time.Unix(0, at.at).UTC(), Done: l.f.cfg.durability(), Duplicate: true}
+	s := regions.Stored{Position: api.Cursor{Log: l.cfg.ID, Incarnation: l.named, Sequence: at.sequence},
+		Time: time.Unix(0, at.at).UTC(), Done: l.f.cfg.durability(), Duplicate: true}
+	if at.sequence > l.began { // by this writer
+		s.Position.Epoch, s.Term = l.cfg.Epoch, l.term
+	}
 	if l.cfg.Relaxed && at.sequence > l.durableEnd().Sequence {
 		s.Done = api.OS1
 	}
@@ -87,6 +91,8 @@ func (l home) duplicate(e *entry, at indexed) regions.Stored {
 	defer cancel()
 	got, err := l.readUpTo(ctx, at.broker, at.broker, 1, readBytes)
 	switch {
+	case err != nil && s.Term == 0:
+		return regions.Stored{Err: unknown("the record of this id is stored already, and under which term could not be read in time; retry with the same id")}
 	case err != nil || len(got) == 0:
 	case got[0].position.Sequence == at.sequence:
 		m := got[0]

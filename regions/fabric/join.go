@@ -271,18 +271,24 @@ func (f *Fabric) unheard(said map[string]acquaintance) string {
 	return "it has to meet node " + strings.Join(silent, " and node ") + " first"
 }
 
+// logOf is the log that a stream is of, in its written form, as far as this node knows.
+func (f *Fabric) logOf(stream string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, e := range f.known {
+		if anew(key, e.Made) == stream {
+			return e.Log
+		}
+	}
+	return stream
+}
+
 // lost refuses a start without folders that the siblings have.
 func (f *Fabric) lost(folders []string) error {
 	var logs []string
 	for _, name := range folders {
 		if stream, ok := strings.CutPrefix(name, streamFolder); ok {
-			f.mu.Lock()
-			e, listed := f.known[stream]
-			f.mu.Unlock()
-			if !listed {
-				e.Log = stream
-			}
-			logs = append(logs, e.Log)
+			logs = append(logs, f.logOf(stream))
 		}
 	}
 	if len(logs) == 0 {

@@ -143,11 +143,10 @@ func openIdentity(cfg *Config) (*identity, error) {
 			return nil, refuse("node", id.Node, "this data directory belongs to the node shown: give each node the directory it began with", nil)
 		case !slices.Equal(id.Members, c.names()):
 			return nil, refuse("members", strings.Join(id.Members, ", "), "the region was created with the nodes shown: name them so again; addresses may change, names may not", nil)
-		case id.Fabric == "" && id.HashKey == "":
-			return &id, nil
 		}
 	}
-	if key, err := hex.DecodeString(id.HashKey); err != nil || len(key) != hashKeySize {
+	met := cfg.Cluster == nil || id.Fabric != "" || id.HashKey != ""
+	if key, err := hex.DecodeString(id.HashKey); met && (err != nil || len(key) != hashKeySize) {
 		return nil, refuse("hash_key", "", "the identity mark is damaged: restore it from a backup", err)
 	}
 	if id.Format < formatVersion {

@@ -49,7 +49,8 @@ type ping struct {
 
 // pong is the answer: the node's word, and whether it holds the seat itself.
 type pong struct {
-	Given bool    `json:"given"` // the promise was given
+	Store string  `json:"store,omitempty"` // of who answers; "" from earlier versions
+	Given bool    `json:"given"`           // the promise was given
 	Word  promise `json:"word"`
 	Holds uint64  `json:"holds"` // term of the seat it holds; 0: it does not
 	Ails  bool    `json:"ails"`  // the seat is better held elsewhere, see Fabric.ails
@@ -77,6 +78,7 @@ type peer struct {
 	ails  bool      // as it said when heard
 	has   holding   // as it said when heard
 	left  bool      // it said that it stops
+	shuns bool      // it last answered that it knows this node by another store
 	term  uint64    // of the floor it promised
 	floor int64
 }
@@ -112,7 +114,7 @@ func (m *members) serve(c *nats.Conn) error {
 }
 
 func (m *members) answer(p ping) pong {
-	a := pong{Word: m.promises.get(), Ails: m.f.ails(), Has: m.f.holds()}
+	a := pong{Store: m.f.identity().Store, Word: m.promises.get(), Ails: m.f.ails(), Has: m.f.holds()}
 	if p.Store != "" && m.f.stranger(p.From, p.Store) {
 		a.Stranger = true
 		return a
@@ -142,7 +144,7 @@ func (m *members) answer(p ping) pong {
 // leave tells the siblings that this node stops: they need not wait to notice.
 func (m *members) leave() {
 	m.gone.Store(true)
-	b, err := json.Marshal(ping{From: m.self, Leaves: true})
+	b, err := json.Marshal(ping{From: m.self, Store: m.f.identity().Store, Leaves: true})
 	if err != nil {
 		return
 	}
@@ -209,12 +211,19 @@ func (m *members) ask(ctx context.Context, node string, p ping) (pong, error) {
 	if err == nil {
 		err = json.Unmarshal(reply.Data, &a)
 	}
-	if a.Stranger {
+	other := err == nil && m.f.knownOther(node, a.Store)
+	if other {
+		err = fmt.Errorf("node %s answers from another data directory than the one that is known", node)
+	}
+	if a.Stranger && (!other || m.shunned(node)) {
 		m.f.expelled(node)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	peer := m.peers[node]
+	if err == nil || other {
+		peer.shuns = a.Stranger
+	}
 	if err != nil || peer.left && sent.Before(peer.asked) {
 		return a, err
 	}
@@ -226,6 +235,13 @@ func (m *members) ask(ctx context.Context, node string, p ping) (pong, error) {
 		peer.term, peer.floor = p.Term, p.Floor
 	}
 	return a, nil
+}
+
+// shunned: all siblings but one, which just said so too, know this node by another store.
+func (m *members) shunned(by string) bool {
+	all := true
+	m.each(func(name string, p *peer) { all = all && (name == by || p.shuns) })
+	return all
 }
 
 // raise counts what is promised under this node's term, this node's own word included.

@@ -70,6 +70,7 @@ func (f *Fabric) openLog(ctx context.Context, cfg LogConfig, kind string) (*stor
 		err = l.assume(ctx)
 	}
 	if err == nil {
+		l.began = l.durableEnd().Sequence
 		err = l.enroll()
 	}
 	defer f.tellEmptied()

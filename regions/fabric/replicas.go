@@ -170,7 +170,7 @@ func (v *Verified) auditReplica(ctx context.Context, l *store, got []*message, f
 	}
 	same := slices.DeleteFunc(slices.Clone(got), func(m *message) bool { return lost[m.broker] || m.broker < from || m.broker > to })
 	if sumOf(same) != said.Sum {
-		return errors.New("its disk holds other records than the node with the seat: replace its directory")
+		return errors.New("its disk holds other records than the node with the seat: start that node with an empty directory and serve --rejoin")
 	}
 	l.mu.Lock()
 	first := l.first // raised before retention takes anything

@@ -84,18 +84,22 @@ func startBroker(ctx context.Context, cfg *Config, maxStore int64) (*broker, err
 	return b, nil
 }
 
+const readyStep = 100 * time.Millisecond
+
 // ready waits until the broker is up, or says that it will not be.
-func (b *broker) ready(wait time.Duration, fatal <-chan string) error {
-	up := make(chan bool, 1)
-	go func() { up <- b.srv.ReadyForConnections(wait) }()
+func (b *broker) ready(ctx context.Context, wait time.Duration, fatal <-chan string) error {
 	hint := "see the broker's lines in the log"
-	select {
-	case ok := <-up:
-		if ok {
+	for end := time.Now().Add(wait); time.Now().Before(end); {
+		if b.srv.ReadyForConnections(readyStep) {
 			return nil
 		}
-	case why := <-fatal:
-		hint = why
+		select {
+		case hint = <-fatal:
+			end = time.Time{}
+		case <-ctx.Done():
+			return ctx.Err()
+		default:
+		}
 	}
 	return &api.Error{Code: api.StorageFailed, Op: "start embedded broker", Hint: hint}
 }
@@ -104,7 +108,7 @@ func (b *broker) connect(ctx context.Context, wait time.Duration, stores bool, f
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline))
 	}
-	if err := b.ready(wait, fatal); err != nil {
+	if err := b.ready(ctx, wait, fatal); err != nil {
 		return err
 	}
 	if stores && !b.srv.JetStreamEnabled() {

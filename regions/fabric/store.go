@@ -46,6 +46,7 @@ type store struct {
 	made        string // the kind the stream was made as
 	named       string // incarnation of a home's log, which its records carry; of a copy see end
 	term        uint64 // of a home's writer in this run
+	began       uint64 // the last sequence that an earlier writer gave
 
 	voids atomic.Pointer[[]Divergence] // as of the durable end; nil: none
 

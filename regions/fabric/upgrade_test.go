@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -261,22 +260,7 @@ func (x fixture) checkHome(t *testing.T, l regions.Log, n int) {
 func TestUpgrade_NewerStoreRefused(t *testing.T) {
 	dir := t.TempDir()
 	unpack(t, filepath.Join("testdata", "format-1", "clean.tar.gz"), dir)
-	path := filepath.Join(dir, "identity.json")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mark := map[string]any{}
-	if err := json.Unmarshal(b, &mark); err != nil {
-		t.Fatal(err)
-	}
-	mark["format"] = 1000
-	if b, err = json.Marshal(mark); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	changeMark(t, filepath.Join(dir, "identity.json"), func(mark map[string]any) { mark["format"] = 1000 })
 	before := fabrictest.TreeSum(t, dir)
 	cfg := fabrictest.Config(t)
 	cfg.Dir = dir
@@ -292,6 +276,24 @@ func TestUpgrade_NewerStoreRefused(t *testing.T) {
 	if fabrictest.TreeSum(t, dir) != before {
 		t.Error("the newer store was changed")
 	}
+}
+
+// A node of three that never met its region raises the format of its store too: what it writes
+// next is of the new one.
+func TestUpgrade_NodeThatMetNobodyIsRaised(t *testing.T) {
+	r := fabrictest.NewTrio(t)
+	r.Start("a")
+	if err := r.Close("a"); err != nil {
+		t.Fatal(err)
+	}
+	path, now := filepath.Join(r.Configs["a"].Dir, "identity.json"), any(nil)
+	changeMark(t, path, func(mark map[string]any) { now, mark["format"] = mark["format"], 2 })
+	r.Start("a")
+	changeMark(t, path, func(mark map[string]any) {
+		if mark["format"] != now || mark["fabric"] != "" {
+			t.Errorf("format %v of fabric %q, want %v", mark["format"], mark["fabric"], now)
+		}
+	})
 }
 
 func pack(t *testing.T, dir, to string) {

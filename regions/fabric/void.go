@@ -335,7 +335,7 @@ func (l *store) itemBefore(ctx context.Context, before uint64) (last *message, e
 // turn is what an ownership marker changes once it is durable; mu is held.
 func (l *store) turn(m *marked) {
 	t := m.from.owner
-	l.voids.Store(&t.Diverged)
+	before := l.voids.Swap(&t.Diverged)
 	if m.stays || m.from.Sequence >= l.durable.Sequence {
 		return
 	}
@@ -343,11 +343,16 @@ func (l *store) turn(m *marked) {
 		l.lowest = m.from.Sequence
 	}
 	for _, d := range t.Diverged {
-		if d.To > m.from.Sequence && d.Back.Sequence == m.from.Sequence && d.Settled == nil {
+		if d.To > m.from.Sequence && d.Back.Sequence == m.from.Sequence && d.Settled == nil && !d.among(before) {
 			l.records -= min(l.records, d.Records)
 		}
 	}
 	l.first = min(l.first, m.from.Sequence+1)
+}
+
+// among: the divergence was known before.
+func (d *Divergence) among(before *[]Divergence) bool {
+	return before != nil && slices.ContainsFunc(*before, func(b Divergence) bool { return b.Epoch == d.Epoch && b.From == d.From })
 }
 
 // counting is how many of the data records that the broker holds are not void.

@@ -2,9 +2,7 @@ package fabric_test
 
 import (
 	"context"
-	"encoding/json"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -458,22 +456,9 @@ func TestR14g_VoidTailsNeverShow(t *testing.T) {
 // was known to be on disk then.
 func markFailed(t *testing.T, dir string, clean map[string]uint64) {
 	t.Helper()
-	path := filepath.Join(dir, "run.json")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mark := map[string]any{}
-	if err := json.Unmarshal(b, &mark); err != nil {
-		t.Fatal(err)
-	}
-	mark["state"], mark["boot"], mark["clean"] = "failed", "this", clean
-	if b, err = json.Marshal(mark); err == nil {
-		err = os.WriteFile(path, b, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	changeMark(t, filepath.Join(dir, "run.json"), func(mark map[string]any) {
+		mark["state"], mark["boot"], mark["clean"] = "failed", "this", clean
+	})
 }
 
 // A frozen copy whose move was given up goes on once its epoch has ended elsewhere: an
@@ -571,4 +556,31 @@ func moveStore(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	return into.Dir
+}
+
+// Two void tails that go back to the same place are taken off the count of records once each.
+func TestR14g_VoidTailsAreCountedOnce(t *testing.T) {
+	f := fabrictest.Open(t)
+	c := copyOf(t, f, nil)
+	rows := func(n, from, to int) (items []regions.Item) {
+		for i := from; i < to; i++ {
+			items = append(items, itemIn(n, i))
+		}
+		return items
+	}
+	mirror(t, c, "inc-1", rows(1, 0, 20))
+	id := mustID(t, "orders@here")
+	for _, h := range []regions.History{ended(12), ended(12, 12)} {
+		if err := f.Learn(context.Background(), id, h); err != nil {
+			t.Fatal(err)
+		}
+		if at := c.Head(); at.Sequence != 12 || at.Records != 12 {
+			t.Fatalf("%d records up to %d after %d epochs", at.Records, at.Sequence, len(h)-1)
+		}
+		if len(h) == 2 {
+			mirror(t, c, "inc-1", rows(2, 12, 15))
+		}
+	}
+	checkVoid(t, f, epoch(1), 13, ids(12, 20))
+	checkVoid(t, f, epoch(2), 13, ids(12, 15))
 }
