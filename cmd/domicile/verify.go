@@ -79,7 +79,7 @@ func auditCode(logs []*pb.VerifyTopicResponse, err error) exitCode {
 	}
 	for _, l := range logs {
 		switch {
-		case l.GetDamaged() > 0:
+		case l.GetDamaged() > 0 || l.GetMarkersDamaged() > 0:
 			return exitRefused
 		case l.GetStopped() != "":
 			code = exitUnknown
@@ -124,6 +124,9 @@ func auditResult(l *pb.VerifyTopicResponse) string {
 	var out []string
 	if l.GetDamaged() > 0 {
 		out = append(out, "damaged: "+rangesText(l))
+	}
+	if n := l.GetMarkersDamaged(); n > 0 {
+		out = append(out, "damaged markers of the store's own: "+count(n))
 	}
 	if s := l.GetStopped(); s != "" {
 		out = append(out, "not read to its end: "+oneLine(s))
@@ -174,6 +177,7 @@ type auditedView struct {
 	Damaged     uint64      `json:"damaged"`
 	Ranges      [][2]uint64 `json:"damaged_ranges"`
 	RangesWhole bool        `json:"damaged_ranges_whole"`
+	Markers     uint64      `json:"damaged_markers,omitempty"` // the store's own messages
 	Whole       bool        `json:"whole"` // the log was read to its end
 	Stopped     string      `json:"stopped,omitempty"`
 }
@@ -182,7 +186,7 @@ func viewAudit(logs []*pb.VerifyTopicResponse, err error) auditView {
 	v := auditView{Logs: []auditedView{}}
 	for _, l := range logs {
 		a := auditedView{Log: logName(l.GetLog()), Node: l.GetNode(), Kind: l.GetRole(), From: l.GetFrom(), To: l.GetTo(), Records: l.GetRecords(), Verified: l.GetChecked(),
-			WithoutSum: l.GetWithoutSum(), Damaged: l.GetDamaged(), Ranges: [][2]uint64{}, RangesWhole: l.GetRangesWhole(), Whole: l.GetStopped() == "", Stopped: l.GetStopped()}
+			WithoutSum: l.GetWithoutSum(), Damaged: l.GetDamaged(), Ranges: [][2]uint64{}, RangesWhole: l.GetRangesWhole(), Markers: l.GetMarkersDamaged(), Whole: l.GetStopped() == "", Stopped: l.GetStopped()}
 		for _, r := range l.GetRanges() {
 			a.Ranges = append(a.Ranges, [2]uint64{r.GetFrom(), r.GetTo()})
 		}

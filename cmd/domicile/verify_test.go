@@ -29,6 +29,8 @@ func TestRA1_AuditText(t *testing.T) {
 	}
 	onA, onB := log("eu-west", "home", 60, 0), log("eu-west", "home", 57, 0, &pb.SequenceRange{From: 31, To: 33})
 	onA.Node, onB.Node = "a", "b"
+	marks := log("eu-west", "home", 60, 0)
+	marks.Node, marks.MarkersDamaged = "c", 2
 	cases := map[string]struct {
 		logs []*pb.VerifyTopicResponse
 		err  error
@@ -41,6 +43,7 @@ func TestRA1_AuditText(t *testing.T) {
 		"unreadable":  {[]*pb.VerifyTopicResponse{short, closed}, nil, exitUnknown},
 		"cut short":   {[]*pb.VerifyTopicResponse{log("eu-west", "home", 5, 0)}, errors.New("the node did not answer in time"), exitUnknown},
 		"replicas":    {[]*pb.VerifyTopicResponse{onA, onB}, nil, exitRefused},
+		"markers":     {[]*pb.VerifyTopicResponse{onA, marks}, nil, exitRefused},
 		"nothing":     {nil, nil, exitOK},
 	}
 	datadriven.RunTest(t, "testdata/audit.txt", func(t *testing.T, d *datadriven.TestData) string {

@@ -117,7 +117,7 @@ func (t *turn) audited(ctx context.Context, topic, slot string) ([]held, error) 
 
 func report(m *pb.VerifyTopicResponse, v fabric.Verified, err error) {
 	m.From, m.To, m.Records, m.Checked, m.WithoutSum = v.From, v.To, v.Records, v.Checked, v.WithoutSum
-	m.Damaged, m.RangesWhole, m.Stopped, m.Node = v.Damaged, v.DamageKnown, "", v.Node
+	m.Damaged, m.RangesWhole, m.MarkersDamaged, m.Stopped, m.Node = v.Damaged, v.DamageKnown, v.Markers, "", v.Node
 	for _, r := range v.Ranges {
 		m.Ranges = append(m.Ranges, &pb.SequenceRange{From: r.From, To: r.To})
 	}

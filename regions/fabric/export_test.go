@@ -56,6 +56,9 @@ func (f *Fabric) Fail(reason string, passes bool) { f.fail(reason, passes) }
 func (f *Fabric) Restart() error                  { return f.restart(time.Now()) }
 func (f *Fabric) Waits() bool                     { return len(f.emptied) > 0 }
 
+// Spoilt lists the streams that are damaged on this node's disk.
+func (f *Fabric) Spoilt() []string { s, _ := f.spoilt(); return s }
+
 // FailStore is the broker's word that its store could not write.
 func (f *Fabric) FailStore(why string) { f.failStore(why) }
 

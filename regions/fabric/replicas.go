@@ -177,8 +177,10 @@ func (v *Verified) auditReplica(ctx context.Context, l *store, got []*message, f
 	l.mu.Unlock()
 	for _, m := range got {
 		switch {
-		case lost[m.broker] && m.position.Sequence < first:
-		case m.broker < from || m.broker > to || m.control != "" && m.control != controlGap:
+		case lost[m.broker] && first > 1 && m.position.Sequence < first:
+		case m.broker < from || m.broker > to || m.control != "" && m.control != controlGap && !lost[m.broker]:
+		case m.control != "" && m.control != controlGap:
+			v.Markers++
 		case lost[m.broker]:
 			v.lose(Range{m.firstSequence(), m.position.Sequence})
 		case m.control == "" && m.checked == sumGood:
@@ -209,10 +211,10 @@ func (l *store) askReplica(ctx context.Context, node string, ask replicaAsk, sai
 func (v *Verified) tellDamaged(ctx context.Context, l *store) {
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
-		if r.Damaged == 0 {
+		if r.Damaged+r.Markers == 0 {
 			continue
 		}
-		l.log.Error("records are damaged or missing on a node's disk", "node", r.Node, "sequences", r.Damaged)
+		l.log.Error("records are damaged or missing on a node's disk", "node", r.Node, "sequences", r.Damaged, "markers", r.Markers)
 		if err := l.askReplica(ctx, r.Node, replicaAsk{Log: l.cfg.ID.String(), Kind: l.kind, Made: l.nth, Damaged: true}, nil); err != nil {
 			r.Stopped = "node " + r.Node + " was not told of its damage: " + plain(err)
 		}

@@ -22,6 +22,9 @@ type Verified struct {
 	Damaged     uint64  // sequences whose records are damaged or missing
 	Ranges      []Range // of those, the first thousand
 	DamageKnown bool    // Ranges is all of it
+	Markers     uint64  // the store's own messages that are damaged or missing, as far as they can be told from records
+
+	unplaced uint64 // damaged messages, of which it is not known yet whether they were records
 	Node        string  // of a quorum region: whose disk was read
 	Stopped     string  // of a replica: why it was not read to its end; "": it was
 	// Replicas is, of a quorum region, what the disks of the other nodes hold, each under
@@ -63,6 +66,7 @@ func (f *Fabric) Verify(ctx context.Context, id api.LogID) (Verified, error) {
 			v.count(it, nil)
 		}
 	}
+	v.place()
 	v.tellDamaged(ctx, l)
 	return v, nil
 }
@@ -87,8 +91,12 @@ func (v *Verified) step(ctx context.Context, r *reader, to uint64) (size int64, 
 		if m.broker > to {
 			break
 		}
+		v.unplaced += m.lost
 		for _, it := range r.items(m) {
 			v.count(it, m)
+			if it.Gap == nil || it.Gap == m.item.Gap {
+				v.place()
+			}
 			r.after = it.Sequence
 		}
 	}
@@ -99,6 +107,7 @@ func (v *Verified) count(it regions.Item, m *message) {
 	switch {
 	case it.Gap != nil && it.Gap.Kind == regions.Damaged && (m == nil || it.Gap != m.item.Gap):
 		v.lose(Range{it.Gap.From, it.Gap.To})
+		v.unplaced -= min(v.unplaced, it.Gap.Count())
 	case it.Gap != nil:
 	case m.checked == sumGood:
 		v.Records, v.Checked = v.Records+1, v.Checked+1
@@ -106,6 +115,9 @@ func (v *Verified) count(it regions.Item, m *message) {
 		v.Records, v.WithoutSum = v.Records+1, v.WithoutSum+1
 	}
 }
+
+// place counts the damaged messages that left no sequence out: they were the store's own.
+func (v *Verified) place() { v.Markers, v.unplaced = v.Markers+v.unplaced, 0 }
 
 // lose counts sequences that are not there as they were stored; ranges come in order.
 func (v *Verified) lose(r Range) {

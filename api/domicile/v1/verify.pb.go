@@ -75,21 +75,22 @@ func (x *VerifyTopicRequest) GetSlot() string {
 
 // VerifyTopicResponse is one log that was read, whole or until it could not be.
 type VerifyTopicResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Log           *LogId                 `protobuf:"bytes,1,opt,name=log,proto3" json:"log,omitempty"`
-	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`                                    // home | copy
-	From          uint64                 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`                                   // sequences that were to be looked at
-	To            uint64                 `protobuf:"varint,4,opt,name=to,proto3" json:"to,omitempty"`                                       // 0: the log is empty
-	Records       uint64                 `protobuf:"varint,5,opt,name=records,proto3" json:"records,omitempty"`                             // read and believed: checked and without_sum
-	Checked       uint64                 `protobuf:"varint,6,opt,name=checked,proto3" json:"checked,omitempty"`                             // match their checksum
-	WithoutSum    uint64                 `protobuf:"varint,7,opt,name=without_sum,json=withoutSum,proto3" json:"without_sum,omitempty"`     // stored before there were checksums: held against their body's hash
-	Damaged       uint64                 `protobuf:"varint,8,opt,name=damaged,proto3" json:"damaged,omitempty"`                             // sequences whose records are damaged or missing on this disk
-	Ranges        []*SequenceRange       `protobuf:"bytes,9,rep,name=ranges,proto3" json:"ranges,omitempty"`                                // of those
-	RangesWhole   bool                   `protobuf:"varint,10,opt,name=ranges_whole,json=rangesWhole,proto3" json:"ranges_whole,omitempty"` // ranges names them all
-	Stopped       string                 `protobuf:"bytes,11,opt,name=stopped,proto3" json:"stopped,omitempty"`                             // why the log was not read to its end; empty: it was
-	Node          string                 `protobuf:"bytes,12,opt,name=node,proto3" json:"node,omitempty"`                                   // of a region of three: whose disk was read, each in a message of its own
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Log            *LogId                 `protobuf:"bytes,1,opt,name=log,proto3" json:"log,omitempty"`
+	Role           string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`                                             // home | copy
+	From           uint64                 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`                                            // sequences that were to be looked at
+	To             uint64                 `protobuf:"varint,4,opt,name=to,proto3" json:"to,omitempty"`                                                // 0: the log is empty
+	Records        uint64                 `protobuf:"varint,5,opt,name=records,proto3" json:"records,omitempty"`                                      // read and believed: checked and without_sum
+	Checked        uint64                 `protobuf:"varint,6,opt,name=checked,proto3" json:"checked,omitempty"`                                      // match their checksum
+	WithoutSum     uint64                 `protobuf:"varint,7,opt,name=without_sum,json=withoutSum,proto3" json:"without_sum,omitempty"`              // stored before there were checksums: held against their body's hash
+	Damaged        uint64                 `protobuf:"varint,8,opt,name=damaged,proto3" json:"damaged,omitempty"`                                      // sequences whose records are damaged or missing on this disk
+	Ranges         []*SequenceRange       `protobuf:"bytes,9,rep,name=ranges,proto3" json:"ranges,omitempty"`                                         // of those
+	RangesWhole    bool                   `protobuf:"varint,10,opt,name=ranges_whole,json=rangesWhole,proto3" json:"ranges_whole,omitempty"`          // ranges names them all
+	Stopped        string                 `protobuf:"bytes,11,opt,name=stopped,proto3" json:"stopped,omitempty"`                                      // why the log was not read to its end; empty: it was
+	Node           string                 `protobuf:"bytes,12,opt,name=node,proto3" json:"node,omitempty"`                                            // of a region of three: whose disk was read, each in a message of its own
+	MarkersDamaged uint64                 `protobuf:"varint,13,opt,name=markers_damaged,json=markersDamaged,proto3" json:"markers_damaged,omitempty"` // the store's own messages that are damaged or missing: where epochs end, what retention took
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *VerifyTopicResponse) Reset() {
@@ -206,6 +207,13 @@ func (x *VerifyTopicResponse) GetNode() string {
 	return ""
 }
 
+func (x *VerifyTopicResponse) GetMarkersDamaged() uint64 {
+	if x != nil {
+		return x.MarkersDamaged
+	}
+	return 0
+}
+
 type SequenceRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
@@ -265,7 +273,7 @@ const file_domicile_v1_verify_proto_rawDesc = "" +
 	"\x18domicile/v1/verify.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\">\n" +
 	"\x12VerifyTopicRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x12\n" +
-	"\x04slot\x18\x02 \x01(\tR\x04slot\"\xe7\x02\n" +
+	"\x04slot\x18\x02 \x01(\tR\x04slot\"\x90\x03\n" +
 	"\x13VerifyTopicResponse\x12$\n" +
 	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -280,7 +288,8 @@ const file_domicile_v1_verify_proto_rawDesc = "" +
 	"\franges_whole\x18\n" +
 	" \x01(\bR\vrangesWhole\x12\x18\n" +
 	"\astopped\x18\v \x01(\tR\astopped\x12\x12\n" +
-	"\x04node\x18\f \x01(\tR\x04node\"3\n" +
+	"\x04node\x18\f \x01(\tR\x04node\x12'\n" +
+	"\x0fmarkers_damaged\x18\r \x01(\x04R\x0emarkersDamaged\"3\n" +
 	"\rSequenceRange\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x04R\x02toB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
