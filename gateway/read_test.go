@@ -222,6 +222,41 @@ func TestRA2_AFailedReadIsNoUnknownOutcome(t *testing.T) {
 	}
 }
 
+// unsure is a log whose end is not known.
+type unsure struct{ regions.Log }
+
+func (u unsure) Head() regions.Head {
+	h := u.Log.Head()
+	h.Unsure = true
+	return h
+}
+
+// TestR14c_AUnionWithoutOneOfItsLogsIsNone: while the end of one log is not known, the union
+// is refused, not shown without it, and the refusal names the log; the others are read alone.
+func TestR14c_AUnionWithoutOneOfItsLogsIsNone(t *testing.T) {
+	r := newRig(t)
+	r.must("us-east", with(order("us"), "us1"))
+	us := r.region["us-east"]
+	logs := us.Config.Logs
+	us.Config.Logs = func(topic string) []regions.Log {
+		all := logs(topic)
+		for i, l := range all {
+			if l.ID().Slot == "eu-west" {
+				all[i] = unsure{l}
+			}
+		}
+		return all
+	}
+	_, _, err := readTo(r, "us-east", gateway.ReadRequest{Topic: "orders"}, client("us-east"))
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.NotReady || e.Field != "log" || e.Value != "orders@eu-west" || !strings.Contains(e.Hint, "slot") {
+		t.Errorf("the union: %v", err)
+	}
+	if got := bodies(readAll(t, r, "us-east", gateway.ReadRequest{Topic: "orders", Slot: "us-east"}, client("us-east"))); got != "us-east/us1" {
+		t.Errorf("one log: %q", got)
+	}
+}
+
 func TestReadRefusals(t *testing.T) {
 	r := newRig(t)
 	ack := r.must("us-east", order("us"))

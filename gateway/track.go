@@ -38,7 +38,7 @@ func (s *stream) open(ctx context.Context, l regions.Log, latest bool) (*track, 
 	}
 	if head.Unsure {
 		return nil, &api.Error{Code: api.NotReady, Op: "read", Topic: s.topic.Name, Region: s.gateway.Self, Field: "log", Value: l.ID().String(), RetryAfter: time.Second,
-			Hint: "how far the log is on the disks of its whole sync set is not known here yet; read again, from the same position, once its regions have heard each other"}
+			Hint: "how far the log is on the disks of its whole sync set is not known here yet; read again, from the same position, once its regions have heard each other, or name the slot of another of the topic's logs to read that one now"}
 	}
 	t := &track{id: l.ID(), home: home, log: l, incarnation: head.Incarnation, epoch: head.Epoch, until: head.Sequence, follows: s.request.Follow}
 	var err error
