@@ -37,8 +37,10 @@ type pacer struct {
 	changed  chan struct{} // closed and replaced when there may be room
 }
 
+// newPacer begins with a rate too: the first measurement counts as little as any other, since
+// what moved in no time while little was sent is part of it.
 func newPacer(clock regions.Clock) *pacer {
-	return &pacer{clock: clock, window: firstPaced, changed: make(chan struct{})}
+	return &pacer{clock: clock, window: firstPaced, rate: rate{perSecond: firstPaced / pacedFor.Seconds()}, changed: make(chan struct{})}
 }
 
 // start begins to hold. What was written before has been answered, so it has arrived.
