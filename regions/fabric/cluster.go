@@ -22,7 +22,7 @@ type Cluster struct {
 	Node    string            // this node's name
 	Members map[string]string // every node's name → the host:port at which its siblings reach it
 	Listen  string            // host:port this node listens at for its siblings
-	TLS     *tls.Config       // both ends; it has to verify that the other is of this region. nil only on loopback
+	TLS     *tls.Config       // both ends; VerifyConnection has to tell that the other is of this region, and is asked again while a connection lasts. nil only on loopback
 	// Rejoin lets the node take part although its disk lacks what it once had: it is filled
 	// from its siblings, which both have to be up and whole. It is an operator's word, and
 	// changes nothing for a node that lacks nothing.

@@ -76,6 +76,7 @@ func (f *Fabric) openMember(ctx context.Context, last run) (err error) {
 		f.spawn(func() { f.members.pingLoop(node) })
 	}
 	f.spawn(f.weighLoop)
+	f.spawn(f.credentialsLoop)
 	f.spawn(f.seatLoop)
 	return nil
 }

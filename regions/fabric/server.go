@@ -30,6 +30,8 @@ type broker struct {
 	talk     *nats.Conn // to the region's other nodes; nil in a solo region
 	cluster  bool
 	js       jetstream.JetStream
+	opts     *server.Options
+	shown    credentials // of its siblings
 }
 
 // startBroker starts one with room for maxStore bytes; with 0 it has no store at all, and
@@ -68,6 +70,9 @@ func startBroker(ctx context.Context, cfg *Config, maxStore int64) (*broker, err
 		if err := cfg.Cluster.join(opts, cfg.Region); err != nil {
 			return nil, err
 		}
+		if opts.Cluster.TLSConfig != nil {
+			opts.Cluster.TLSConfig = b.shown.keep(opts.Cluster.TLSConfig)
+		}
 	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
@@ -76,7 +81,7 @@ func startBroker(ctx context.Context, cfg *Config, maxStore int64) (*broker, err
 	fatal := make(chan string, 1)
 	srv.SetLoggerV2(brokerLog{cfg.Logger.With("part", "broker"), fatal}, false, false, false)
 	srv.Start()
-	b.srv = srv
+	b.srv, b.opts = srv, opts
 	if err := b.connect(ctx, cfg.Pace.Of(30*time.Second), maxStore > 0, fatal); err != nil {
 		b.stop()
 		return nil, err
