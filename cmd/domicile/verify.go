@@ -178,7 +178,7 @@ type auditedView struct {
 	Ranges      [][2]uint64 `json:"damaged_ranges"`
 	RangesWhole bool        `json:"damaged_ranges_whole"`
 	Markers     uint64      `json:"damaged_markers,omitempty"` // the store's own messages
-	Whole       bool        `json:"whole"` // the log was read to its end
+	Whole       bool        `json:"whole"`                     // the log was read to its end
 	Stopped     string      `json:"stopped,omitempty"`
 }
 

@@ -25,8 +25,8 @@ type Verified struct {
 	Markers     uint64  // the store's own messages that are damaged or missing, as far as they can be told from records
 
 	unplaced uint64 // damaged messages, of which it is not known yet whether they were records
-	Node        string  // of a quorum region: whose disk was read
-	Stopped     string  // of a replica: why it was not read to its end; "": it was
+	Node     string // of a quorum region: whose disk was read
+	Stopped  string // of a replica: why it was not read to its end; "": it was
 	// Replicas is, of a quorum region, what the disks of the other nodes hold, each under
 	// its Node. It is held against what this node read.
 	Replicas []Verified
