@@ -15,7 +15,9 @@ import (
 
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
+	"domicile/chaos/invariant"
 	"domicile/chaos/lab"
+	"domicile/chaos/ledger"
 	"domicile/gateway/node"
 	"domicile/regions/placement"
 )
@@ -26,10 +28,12 @@ type moved struct {
 	*lab.Lab
 	id api.LogID
 
-	mu   sync.Mutex
-	acks map[string]api.Ack // by event id
-	when map[string]time.Time
-	told map[api.Code]int // refusals and doubts
+	mu      sync.Mutex
+	began   time.Time
+	entries []ledger.Entry
+	acks    map[string]api.Ack // by event id
+	when    map[string]time.Time
+	told    map[api.Code]int // refusals and doubts
 }
 
 func moving(t *testing.T, failover string, o lab.Options) *moved {
@@ -48,7 +52,7 @@ topics:
     on_home_loss: {producers: refuse, consumers: {mode: read_copy, max_staleness: 1h}, owner: o, text: t}}
 `, failover)
 	m := &moved{T: t, Lab: open(t, o), id: api.LogID{Tenant: api.DefaultTenant, Topic: "orders", Slot: api.HomeSlot},
-		acks: map[string]api.Ack{}, when: map[string]time.Time{}, told: map[api.Code]int{}}
+		began: time.Now(), acks: map[string]api.Ack{}, when: map[string]time.Time{}, told: map[api.Code]int{}}
 	m.until("the log is placed everywhere", func() error {
 		for _, r := range m.Regions() {
 			if l := m.at(r.Name); l.Status != placement.Active {
@@ -149,10 +153,11 @@ func (m *moved) publish(ctx context.Context, wg *sync.WaitGroup, region, name st
 		for i := 0; ctx.Err() == nil; i++ {
 			r := orderOf("global", fmt.Sprintf("%s-%d", name, i))
 			for ctx.Err() == nil {
+				asked := time.Now()
 				try, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 				ack, err := c.Publish(try, &r)
 				cancel()
-				if m.note(r.ID, ack, err) {
+				if m.note(r.ID, asked, ack, err) {
 					break
 				}
 			}
@@ -160,9 +165,12 @@ func (m *moved) publish(ctx context.Context, wg *sync.WaitGroup, region, name st
 	})
 }
 
-func (m *moved) note(id string, ack api.Ack, err error) bool {
+func (m *moved) note(id string, asked time.Time, ack api.Ack, err error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	e := ledger.Entry{ID: id, Begin: asked.Sub(m.began), End: time.Since(m.began)}
+	e.Answer(ack, err, time.Now())
+	m.entries = append(m.entries, e)
 	if err != nil {
 		m.told[api.CodeOf(err)]++
 		return false
@@ -256,20 +264,22 @@ func (m *moved) whole(home string, void map[string]bool) {
 			}
 		}
 	}
-	m.oneWriter()
+	m.judged(home)
 }
 
-// oneWriter: no epoch was acknowledged in by two regions, and the epochs' sequences do not
-// overlap but where a history was given up. m.mu is held.
-func (m *moved) oneWriter() {
+// judged holds what producers were told against where the epochs ended. m.mu is held.
+func (m *moved) judged(home string) {
 	m.Helper()
-	by := map[string]string{}
-	for _, ack := range m.acks {
-		e := ack.Epoch.String()
-		if was := by[e]; was != "" && was != ack.Region {
-			m.Errorf("epoch %s was acknowledged in by %s and %s", e, was, ack.Region)
-		}
-		by[e] = ack.Region
+	var ends []invariant.Ended
+	for _, e := range m.at(home).History {
+		ends = append(ends, invariant.Ended{Log: m.id.String(), Epoch: e.Epoch.String(), End: e.End, Forced: e.How == placement.ByForce && e.Proof != placement.Marker, Overlap: e.Proof == placement.Diverges})
+	}
+	shelf := ledger.Shelf{Region: home, Log: m.id.String(), Home: true}
+	for seq, r := range m.holds(home) {
+		shelf.Items = append(shelf.Items, ledger.Item{Log: shelf.Log, Sequence: seq, ID: r.GetRecord().GetId()})
+	}
+	for _, v := range invariant.Moves(m.entries, ends, []ledger.Shelf{shelf}, nil) {
+		m.Error(v)
 	}
 }
 
