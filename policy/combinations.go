@@ -14,9 +14,13 @@ func (g *Generation) Combinations(topic string) []string {
 		if c.topic != topic {
 			continue
 		}
-		tags := slices.DeleteFunc(slices.Clone(c.tags), func(t api.Tag) bool { return t.Value == None })
-		out = append(out, api.TagString(tags))
+		out = append(out, c.text())
 	}
 	slices.Sort(out)
 	return out
+}
+
+// text is the combination as api.TagString writes it, without what does not apply.
+func (c *combo) text() string {
+	return api.TagString(slices.DeleteFunc(slices.Clone(c.tags), func(t api.Tag) bool { return t.Value == None }))
 }

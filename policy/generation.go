@@ -41,9 +41,9 @@ type Verdict struct {
 
 // Build judges the whole domain of a catalog and returns the generation. digest is
 // of everything the judge reads. It refuses a catalog that does not fit the
-// federation (ConfigInvalid), a domain above MaxCells, and any verdict that is
-// malformed or an error (PolicyError, naming the first such cell: the same one every
-// time). Where a verdict is wider than the record's boundary it is narrowed.
+// federation (ConfigInvalid), a rule of failover that residency forbids (the same), a
+// domain above MaxCells, and any verdict that is malformed or an error (PolicyError, naming
+// the first such cell: the same one every time). Where a verdict is wider than the record's boundary it is narrowed.
 func Build(ctx context.Context, c *Catalog, f *regions.Federation, digest string, judge Judge) (*Generation, error) {
 	g, err := empty(c, f, digest)
 	if err != nil {
@@ -53,6 +53,9 @@ func Build(ctx context.Context, c *Catalog, f *regions.Federation, digest string
 		return nil, err
 	}
 	g.refused = newRefusals(g)
+	if err := g.checkMoves(f); err != nil {
+		return nil, err
+	}
 	return g, nil
 }
 
