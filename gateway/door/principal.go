@@ -86,6 +86,7 @@ var methodKinds = map[string][]string{
 	"/domicile.v1.ReaderService/":      {client, operator},
 	"/domicile.v1.AdminService/":       {operator},
 	"/domicile.v1.PlacementService/":   {operator},
+	"/domicile.v1.FailoverService/":    {operator},
 	"/domicile.v1.AdminService/Lag":    {client, operator},
 	"/domicile.v1.AdminService/Topics": {client, operator},
 	"/grpc.health.v1.Health/":          {client, operator},

@@ -60,6 +60,7 @@ type Config struct {
 	Gateway    Gateway                   // nil: no producers and consumers here
 	Admin      pb.AdminServiceServer     // nil: no operators here
 	Placement  pb.PlacementServiceServer // with Admin
+	Failover   pb.FailoverServiceServer  // with Admin
 	// Quotas are the node's, if more than this door counts by them; nil: the door's own.
 	Quotas *Quotas
 	// Refused is told of each record that a quota refused; topic is "" for a name that is
@@ -122,6 +123,9 @@ func New(c Config) (*Server, error) {
 	}
 	if c.Placement != nil {
 		pb.RegisterPlacementServiceServer(s.grpc, c.Placement)
+	}
+	if c.Failover != nil {
+		pb.RegisterFailoverServiceServer(s.grpc, c.Failover)
 	}
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)

@@ -23,6 +23,9 @@ const (
 // overridable lists the rules that a forced move may set aside.
 var overridable = map[string]bool{RuleCutFirst: true, RuleUnknown: true, RuleTail: true}
 
+// Overridable reports whether a forced move may set a rule aside, by its id.
+func Overridable(rule string) bool { return overridable[rule] }
+
 // Bounds of the state.
 const (
 	MinFenceAfter  = regions.MinFenceAfter

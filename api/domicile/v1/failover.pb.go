@@ -33,6 +33,7 @@ type MoveRequest struct {
 	AcceptRecords    *uint64  `protobuf:"varint,6,opt,name=accept_records,json=acceptRecords,proto3,oneof" json:"accept_records,omitempty"`
 	AcceptDivergence bool     `protobuf:"varint,7,opt,name=accept_divergence,json=acceptDivergence,proto3" json:"accept_divergence,omitempty"` // the old home may go on writing what will be void
 	Overrides        []string `protobuf:"bytes,8,rep,name=overrides,proto3" json:"overrides,omitempty"`                                        // rules that are set aside, by id
+	AttestStopped    bool     `protobuf:"varint,9,opt,name=attest_stopped,json=attestStopped,proto3" json:"attest_stopped,omitempty"`          // people sign that the old home is stopped; takes two of them
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -121,6 +122,13 @@ func (x *MoveRequest) GetOverrides() []string {
 		return x.Overrides
 	}
 	return nil
+}
+
+func (x *MoveRequest) GetAttestStopped() bool {
+	if x != nil {
+		return x.AttestStopped
+	}
+	return false
 }
 
 // MovePlan is what would happen, from what this node knows now. A figure that is not
@@ -1110,6 +1118,7 @@ type MoveState struct {
 	RivalHome     string        `protobuf:"bytes,20,opt,name=rival_home,json=rivalHome,proto3" json:"rival_home,omitempty"` // while contested
 	RivalEpoch    *Epoch        `protobuf:"bytes,21,opt,name=rival_epoch,json=rivalEpoch,proto3" json:"rival_epoch,omitempty"`
 	Tails         []*OpenTail   `protobuf:"bytes,22,rep,name=tails,proto3" json:"tails,omitempty"`
+	Targets       []string      `protobuf:"bytes,25,rep,name=targets,proto3" json:"targets,omitempty"`                            // where it may move to
 	Preview       string        `protobuf:"bytes,23,opt,name=preview,proto3" json:"preview,omitempty"`                            // of a dry run: what would be done
 	PreviewPlan   string        `protobuf:"bytes,24,opt,name=preview_plan,json=previewPlan,proto3" json:"preview_plan,omitempty"` // of a dry run: what to name when it is to be done
 	unknownFields protoimpl.UnknownFields
@@ -1300,6 +1309,13 @@ func (x *MoveState) GetTails() []*OpenTail {
 	return nil
 }
 
+func (x *MoveState) GetTargets() []string {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
 func (x *MoveState) GetPreview() string {
 	if x != nil {
 		return x.Preview
@@ -1479,7 +1495,7 @@ var File_domicile_v1_failover_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_failover_proto_rawDesc = "" +
 	"\n" +
-	"\x1adomicile/v1/failover.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\"\xb1\x02\n" +
+	"\x1adomicile/v1/failover.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\"\xd8\x02\n" +
 	"\vMoveRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x12\n" +
 	"\x04slot\x18\x02 \x01(\tR\x04slot\x12\x12\n" +
@@ -1488,7 +1504,8 @@ const file_domicile_v1_failover_proto_rawDesc = "" +
 	"\x10accept_span_nano\x18\x05 \x01(\x03H\x00R\x0eacceptSpanNano\x88\x01\x01\x12*\n" +
 	"\x0eaccept_records\x18\x06 \x01(\x04H\x01R\racceptRecords\x88\x01\x01\x12+\n" +
 	"\x11accept_divergence\x18\a \x01(\bR\x10acceptDivergence\x12\x1c\n" +
-	"\toverrides\x18\b \x03(\tR\toverridesB\x13\n" +
+	"\toverrides\x18\b \x03(\tR\toverrides\x12%\n" +
+	"\x0eattest_stopped\x18\t \x01(\bR\rattestStoppedB\x13\n" +
 	"\x11_accept_span_nanoB\x11\n" +
 	"\x0f_accept_records\"\xe7\x04\n" +
 	"\bMovePlan\x12\x0e\n" +
@@ -1577,7 +1594,7 @@ const file_domicile_v1_failover_proto_rawDesc = "" +
 	"MoveStates\x12*\n" +
 	"\x04logs\x18\x01 \x03(\v2\x16.domicile.v1.MoveStateR\x04logs\x12'\n" +
 	"\x0fauthority_known\x18\x02 \x01(\bR\x0eauthorityKnown\x12\x1c\n" +
-	"\tauthority\x18\x03 \x01(\tR\tauthority\"\xd3\x05\n" +
+	"\tauthority\x18\x03 \x01(\tR\tauthority\"\xed\x05\n" +
 	"\tMoveState\x12$\n" +
 	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x12\n" +
@@ -1604,6 +1621,7 @@ const file_domicile_v1_failover_proto_rawDesc = "" +
 	"\vrival_epoch\x18\x15 \x01(\v2\x12.domicile.v1.EpochR\n" +
 	"rivalEpoch\x12+\n" +
 	"\x05tails\x18\x16 \x03(\v2\x15.domicile.v1.OpenTailR\x05tails\x12\x18\n" +
+	"\atargets\x18\x19 \x03(\tR\atargets\x12\x18\n" +
 	"\apreview\x18\x17 \x01(\tR\apreview\x12!\n" +
 	"\fpreview_plan\x18\x18 \x01(\tR\vpreviewPlan\"\x8b\x01\n" +
 	"\n" +
