@@ -63,7 +63,7 @@ func codeFor(err error) exitCode {
 		return exitFailure
 	case e.Code == api.OutcomeUnknown, errors.As(err, new(unanswered)):
 		return exitUnknown
-	case e.Code.Refusal():
+	case e.Code.Refusal(), e.Field == "rule": // of a move: the rule whose id is the value
 		return exitRefused
 	}
 	return exitFailure
