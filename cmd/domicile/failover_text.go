@@ -13,8 +13,6 @@ import (
 	"domicile/regions/placement"
 )
 
-func epochText(e *pb.Epoch) string { return wire.EpochFromProto(e).String() }
-
 func sameEpoch(a, b *pb.Epoch) bool { return wire.EpochFromProto(a) == wire.EpochFromProto(b) }
 
 // unknownText stands for a figure that nobody knows; it is never written as a number.

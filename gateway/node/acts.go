@@ -28,10 +28,11 @@ const maxReason = 500 // bytes of an operator's reason
 type act struct {
 	At      time.Time `json:"at"`
 	Who     string    `json:"who"` // the name in the operator's certificate
-	Act     string    `json:"act"` // "delete", "purge" or "reload"
+	Act     string    `json:"act"` // "delete", "purge", "reload", or of a log's move "move", "approve", "abort", "resolve"
 	Topic   string    `json:"topic,omitempty"`
 	Forced  bool      `json:"forced"`
 	Reason  string    `json:"reason,omitempty"`
+	Plan    string    `json:"plan,omitempty"`            // of a move
 	Before  string    `json:"manifest_before,omitempty"` // of a reload: digests
 	After   string    `json:"manifest_after,omitempty"`
 	Changes []string  `json:"changes,omitempty"` // of a reload: topic: what, and the fields that differ

@@ -12,7 +12,7 @@ import (
 // own, the desk for operators.
 func (n *Node) openDoors(ctx context.Context) error {
 	var err error
-	if n.desk, err = n.openOne(ctx, "listen.admin", n.cfg.Listen.Admin, door.Config{Admin: n.admin, Placement: n.placings}); err != nil {
+	if n.desk, err = n.openOne(ctx, "listen.admin", n.cfg.Listen.Admin, door.Config{Admin: n.admin, Placement: n.placings, Failover: n.moves}); err != nil {
 		return err
 	}
 	n.onClose(n.desk.Close)

@@ -27,7 +27,7 @@ func (t *turn) openMover(context.Context) error {
 	m := (*moving)(t)
 	t.mover = mover.New(mover.Config{
 		Self: t.cfg.Region, Authority: t.placer, Logs: m,
-		Policy: mover.Policy{MayRest: m.mayRest, Up: m.up},
+		Policy: mover.Policy{Approved: m.approved, MayRest: m.mayRest, Up: m.up},
 		Clock:  t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Before: t.seams.Hooks.Move,
 	})
 	ctx, cancel := context.WithCancel(t.life)

@@ -18,6 +18,7 @@ import (
 	pb "domicile/api/domicile/v1"
 	"domicile/gateway/admin"
 	"domicile/gateway/door"
+	"domicile/gateway/failover"
 	"domicile/gateway/handover"
 	"domicile/gateway/placer"
 	"domicile/policy"
@@ -50,6 +51,8 @@ type Node struct {
 	policies *policies
 	traffic  *traffic.Book // nil: it could not be opened
 	admin    *admin.Admin
+	moves    *admin.Failover // of logs
+	stock    failover.Stock  // which tags they hold
 	pages    net.Listener  // of /metrics and health
 	quotas   *door.Quotas  // of what is published in the region
 	out      *handover.Out // to the holder of the seat; nil in a solo region
@@ -116,6 +119,7 @@ func (n *Node) Start(ctx context.Context) error {
 		{"store", n.openStore},
 		{"policy", n.openPolicy},
 		{"placement", n.openPlacer},
+		{"failover", n.openFailover},
 		{"hand-over", n.openHandover},
 		{"admin", n.openAdmin},
 		{"turn", func(ctx context.Context) (err error) { first, err = n.firstTurn(ctx); return err }},

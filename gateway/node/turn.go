@@ -182,10 +182,8 @@ func (t *turn) openGateway(context.Context) error {
 func (t *turn) policyChanged() {
 	t.mesh.HelloChanged()
 	t.source.PolicyChanged()
-	if t.mover != nil {
-		t.mover.Kick()
-	}
 	if t.placer != nil {
 		t.placer.Redeclare()
+		t.mover.Kick() // what this region may hold may be another
 	}
 }
