@@ -53,9 +53,9 @@ type Node struct {
 	admin    *admin.Admin
 	moves    *admin.Failover // of logs
 	stock    failover.Stock  // which tags they hold
-	pages    net.Listener  // of /metrics and health
-	quotas   *door.Quotas  // of what is published in the region
-	out      *handover.Out // to the holder of the seat; nil in a solo region
+	pages    net.Listener    // of /metrics and health
+	quotas   *door.Quotas    // of what is published in the region
+	out      *handover.Out   // to the holder of the seat; nil in a solo region
 	door     *door.Server
 	desk     *door.Server // the operators' door
 
