@@ -38,7 +38,7 @@ type moved struct {
 
 func moving(t *testing.T, failover string, o lab.Options) *moved {
 	t.Helper()
-	o.Policies = boundedPolicies("eu, global")
+	o.Policies = boundedPolicies("global")
 	o.Manifest = fmt.Appendf(nil, `version: 1
 federation: example
 regions:

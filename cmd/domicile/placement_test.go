@@ -67,8 +67,10 @@ func TestR14h_PlacementSaysWhereALogIsAndWhereItMayGo(t *testing.T) {
 		if err := lacking(out, c.wanted); err != nil {
 			t.Error(err)
 		}
-		if strings.Contains(out, "ap-south") {
-			t.Errorf("%v offers a region that the log may not move to:\n%s", c.args, out)
+		for line := range strings.Lines(out) { // where it may rest is another matter
+			if strings.Contains(line, "ap-south") && !strings.Contains(line, "may rest in") {
+				t.Errorf("%v offers a region that the log may not move to:\n%s", c.args, out)
+			}
 		}
 	}
 	if out := ask("ap-south", "control", "snapshot"); !strings.Contains(out, "no voter runs on this node") {
