@@ -24,7 +24,7 @@ var floors = [][]string{
 	{"regions"},
 	{"regions/syncset", "regions/tail"},
 	{"api/wire"},
-	{"policy", "regions/fabric", "regions/identity", "regions/placement"},
+	{"policy", "policy/bundle", "regions/fabric", "regions/identity", "regions/placement"},
 	{"regions/approval", "regions/council", "regions/link", "api/client", "policy/review", "policy/traffic"},
 	{"gateway", "gateway/failover", "gateway/handover", "gateway/mover", "gateway/placer", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/ledger"},
 	{"gateway/door", "gateway/admin", "chaos/invariant"},
