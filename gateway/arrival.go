@@ -42,6 +42,9 @@ func (a *arrival) check() error {
 // agrees only to the very log that the peer chose.
 func (a *arrival) judge(pass *policy.Pass) (Route, string, error) {
 	g := a.gateway
+	if pass.TooOld(a.Serial) {
+		return Route{}, "", a.refuse(api.PolicySkew, "policy", "it was let through under "+a.Revision+", and an older policy than "+pass.Revision()+" is not taken here; it passes once both have the same")
+	}
 	adm, err := pass.Admit(&a.Record, a.Principal, a.peer)
 	if err != nil {
 		return Route{}, "", err

@@ -207,9 +207,13 @@ type judged struct {
 }
 
 // judge asks this region's own policy about every record. If it says no only because
-// the origin's policy is newer, the whole batch waits: a gap would be final.
+// the origin's policy is newer, the whole batch waits: a gap would be final. So does one
+// that left under a policy which is not taken here any more.
 func (c *copied) judge(in *judged, b regions.MirrorBatch) regions.MirrorReply {
 	t := c.target
+	if in.pass.TooOld(b.Serial) {
+		return c.skew(in.pass, b) // the origin judges it anew from here, once it has this policy
+	}
 	in.items = make([]regions.Item, 0, len(b.Items))
 	for i := range b.Items {
 		item := &b.Items[i]
@@ -228,7 +232,7 @@ func (c *copied) judge(in *judged, b regions.MirrorBatch) regions.MirrorReply {
 			continue
 		}
 		code, wait := denial(err)
-		if wait || in.pass.Serial() < b.Serial {
+		if wait || in.pass.Behind(b.Serial, b.Revision) {
 			return c.skew(in.pass, b)
 		}
 		if in.withheld == nil {

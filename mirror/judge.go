@@ -93,6 +93,10 @@ func (f *flow) egress(pass Pass, i regions.Item) (regions.Item, bool, error) {
 		if code == api.UnknownTopic {
 			why = "this region's policy does not know the topic"
 		}
+		var e *api.Error
+		if errors.As(err, &e) && code == api.PolicyUnavailable && e.Revision != "" { // a policy says so
+			why = e.Hint
+		}
 		return i, false, &stop{trouble: trouble{regions.LagStalled, why}}
 	}
 	return gapOf(&i, code, sideEgress, pass.Revision()), false, nil

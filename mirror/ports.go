@@ -14,6 +14,11 @@ type Pass interface {
 	// Stale reports that another generation is active now: judge again.
 	Stale() bool
 	Serial() int64
+	// Behind reports whether a judgement of this serial and revision is by a newer policy
+	// than this one.
+	Behind(serial int64, revision string) bool
+	// TooOld reports whether one of this serial is by an older policy than is still taken.
+	TooOld(serial int64) bool
 	Revision() string
 	// Egress says whether the record may leave origin for target; nil: it may.
 	Egress(r *api.Record, origin, target string) error

@@ -48,6 +48,7 @@ type book struct {
 
 type edition struct {
 	serial    int64
+	floor     int64
 	revision  string
 	none      bool
 	unknown   bool   // the topic is not in its catalog
@@ -89,6 +90,9 @@ func (p *pass) Leave()           { p.left.Do(func() { p.book.count(p.edition, -1
 func (p *pass) Stale() bool      { return p.book.now.Load() != p.edition }
 func (p *pass) Serial() int64    { return p.serial }
 func (p *pass) Revision() string { return p.revision }
+
+func (p *pass) Behind(serial int64, _ string) bool { return p.serial < serial }
+func (p *pass) TooOld(serial int64) bool           { return serial < p.floor }
 
 func (p *pass) Egress(r *api.Record, _, target string) error  { return p.ask(r, target) }
 func (p *pass) Ingress(r *api.Record, _, target string) error { return p.ask(r, target) }

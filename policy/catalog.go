@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"domicile/api"
 	"domicile/regions"
@@ -26,6 +27,10 @@ type Catalog struct {
 	Dimensions map[string][]string     `yaml:"dimensions"`
 	Classes    []string                `yaml:"principal_classes"`
 	Topics     map[string]CatalogTopic `yaml:"topics"`
+
+	Terms   Terms     `yaml:"-"` // of terms.yaml
+	At      time.Time `yaml:"-"` // the instant at which Terms are looked at; zero: before all
+	Revoked []string  `yaml:"-"` // of Terms, by name: they do not last any more
 }
 
 // CatalogTopic says which combinations of tag values a topic takes, and which rule

@@ -127,7 +127,7 @@ func (g *Gate) flip(next *Generation, manifest *regions.Federation) ([]*held, er
 	if err := checkNext(old.gen, next, manifest); err != nil {
 		return nil, err
 	}
-	if old.gen == nil || old.gen.Serial != next.Serial || old.gen.manifest != next.manifest {
+	if old.gen == nil || old.gen.Serial != next.Serial || old.gen.Step != next.Step || old.gen.manifest != next.manifest {
 		if manifest != g.federation {
 			g.federation.Replace(manifest)
 		}
@@ -162,6 +162,8 @@ func checkNext(now, next *Generation, manifest *regions.Federation) error {
 		return nil
 	case next.Serial < now.Serial:
 		return refuse("serial", fmt.Sprint(next.Serial), "revision "+now.Revision+" is active: raise serial in catalog.yaml, also to go back to older rules")
+	case next.Serial == now.Serial && next.Step < now.Step:
+		return refuse("serial", next.Revision, "revision "+now.Revision+" is active: time does not go back")
 	case next.Serial == now.Serial && next.Digest != now.Digest:
 		return refuse("serial", fmt.Sprint(next.Serial), "revision "+now.Revision+" has the same serial and other contents: raise serial in catalog.yaml with every change")
 	}

@@ -16,9 +16,12 @@ import (
 // cell. It is immutable and safe for concurrent use.
 type Generation struct {
 	Serial   int64
+	Step     int    // of one serial: higher once time has changed what it decides
 	Digest   string // of everything that decides: catalog, rules, kernel, engine
-	Revision string // "<serial>-<first 8 of the digest>"
+	Revision string // "<serial>-<first 8 of the digest>", "<serial>.<step>-…" after a step
 
+	lapsed   bool   // its time is over
+	floor    int64  // a judgement of an older serial than this is not taken from another region
 	manifest string // digest of the federation it was judged for
 	words    *vocabulary
 	layout   layout
@@ -64,11 +67,8 @@ func empty(c *Catalog, f *regions.Federation, digest string) (*Generation, error
 	if err := c.Check(f); err != nil {
 		return nil, err
 	}
-	short := digest
-	if len(short) > 8 {
-		short = short[:8]
-	}
-	g := &Generation{Serial: c.Serial, Digest: digest, Revision: fmt.Sprintf("%d-%s", c.Serial, short), manifest: f.Digest()}
+	g := &Generation{Serial: c.Serial, Step: c.Terms.Step(c.At), Digest: digest, manifest: f.Digest()}
+	g.Revision = revision(g.Serial, g.Step, digest)
 	g.words = newVocabulary(c, f)
 	combos, classes, regionCount := len(g.words.combos), len(c.Classes), len(f.Regions())
 	if n := domainSize(uint64(combos), uint64(classes), uint64(regionCount)); n > MaxCells {

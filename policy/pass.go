@@ -47,6 +47,19 @@ func (p *Pass) Revision() string {
 	return p.held.gen.Revision
 }
 
+// Behind reports whether the other side of a link judged by a newer policy than this one:
+// what is denied here may be allowed once this region has it too.
+func (p *Pass) Behind(serial int64, revision string) bool {
+	if ours := p.Serial(); ours != serial {
+		return ours < serial
+	}
+	return p.held.gen != nil && p.held.gen.Step < stepOf(revision)
+}
+
+// TooOld reports whether a judgement of another region, under a policy of this serial, is
+// older than this region still takes: it is asked for anew.
+func (p *Pass) TooOld(serial int64) bool { return p.held.gen != nil && serial < p.held.gen.floor }
+
 // Admit asks where a record that was published in region origin may rest. It fails
 // with a vocabulary error, ResidencyDenied or PolicyUnavailable.
 func (p *Pass) Admit(r *api.Record, who regions.Principal, origin string) (Admission, error) {

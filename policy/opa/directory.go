@@ -29,11 +29,14 @@ const catalogFile = "catalog.yaml"
 
 // source is one reading of a directory: what is judged is exactly what was digested.
 type source struct {
+	raw     map[string][]byte // every file that was read
+	serial  int64             // stands over the catalog's; 0: does not
 	catalog []byte
 	rules   map[string][]byte // path within the directory → text
 	tests   map[string][]byte
 	cases   map[string][]byte // fixtures/*.json
 	matrix  []byte            // nil: none
+	terms   []byte            // nil: none
 	bytes   int64
 	files   int
 }
@@ -62,8 +65,13 @@ func readDirectory(dir string) (*source, error) {
 		return nil, refuseDirectory("policy", dir, "set policy: in node.yaml to a directory with catalog.yaml and rules/", err)
 	}
 	defer root.Close()
-	s := &source{rules: map[string][]byte{}, tests: map[string][]byte{}, cases: map[string][]byte{}}
-	entries, err := fs.ReadDir(root.FS(), ".")
+	return readTree(root.FS(), dir)
+}
+
+// readTree reads a policy directory; dir is for people.
+func readTree(root fs.FS, dir string) (*source, error) {
+	s := &source{raw: map[string][]byte{}, rules: map[string][]byte{}, tests: map[string][]byte{}, cases: map[string][]byte{}}
+	entries, err := fs.ReadDir(root, ".")
 	if err != nil {
 		return nil, refuseDirectory("policy", dir, "", err)
 	}
@@ -80,7 +88,7 @@ func readDirectory(dir string) (*source, error) {
 
 func ignored(name string) bool { return strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".md") }
 
-func (s *source) readEntry(root *os.Root, name string) (err error) {
+func (s *source) readEntry(root fs.FS, name string) (err error) {
 	switch {
 	case ignored(name):
 	case name == catalogFile:
@@ -89,18 +97,20 @@ func (s *source) readEntry(root *os.Root, name string) (err error) {
 		s.matrix, err = s.read(root, name)
 	case name == "fixtures":
 		err = s.readFolder(root, name, ".json", s.cases)
+	case name == termsFile:
+		s.terms, err = s.read(root, name)
 	case name == "rules":
 		err = s.readFolder(root, name, ".rego", s.rules)
 	case name == "tests":
 		err = s.readFolder(root, name, "_test.rego", s.tests)
 	default:
-		err = refuseDirectory(name, "", "a policy directory holds catalog.yaml, rules/*.rego, tests/*_test.rego, fixtures/*.json and matrix.csv; move anything else away, it would not be read", nil)
+		err = refuseDirectory(name, "", "a policy directory holds catalog.yaml, terms.yaml, rules/*.rego, tests/*_test.rego, fixtures/*.json and matrix.csv; move anything else away, it would not be read", nil)
 	}
 	return err
 }
 
-func (s *source) readFolder(root *os.Root, folder, suffix string, into map[string][]byte) error {
-	entries, err := fs.ReadDir(root.FS(), folder)
+func (s *source) readFolder(root fs.FS, folder, suffix string, into map[string][]byte) error {
+	entries, err := fs.ReadDir(root, folder)
 	if err != nil {
 		return refuseDirectory(folder, "", "it must be a folder", err)
 	}
@@ -120,8 +130,8 @@ func (s *source) readFolder(root *os.Root, folder, suffix string, into map[strin
 }
 
 // read reads one regular file, within the bounds of the whole directory.
-func (s *source) read(root *os.Root, name string) ([]byte, error) {
-	info, err := root.Stat(name)
+func (s *source) read(root fs.FS, name string) ([]byte, error) {
+	info, err := fs.Stat(root, name)
 	if err != nil {
 		return nil, refuseDirectory(name, "", "links must stay inside the directory", err)
 	}
@@ -146,6 +156,7 @@ func (s *source) read(root *os.Root, name string) ([]byte, error) {
 	if s.bytes += int64(len(data)); s.bytes > MaxBytes {
 		return nil, tooLarge(name, s.bytes)
 	}
+	s.raw[name] = data
 	return data, nil
 }
 
@@ -166,6 +177,10 @@ func (s *source) digest() string {
 	put([]byte(version.Version))
 	put([]byte(kernelText))
 	put(s.catalog)
+	if s.terms != nil {
+		put([]byte(termsFile))
+		put(s.terms)
+	}
 	if s.matrix != nil {
 		put([]byte(review.MatrixFile))
 		put(s.matrix)

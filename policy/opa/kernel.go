@@ -50,7 +50,16 @@ func facts(c *policy.Catalog, f *regions.Federation) map[string]any {
 		}
 		values[name] = set(list)
 	}
+	terms := map[string]any{}
+	for kind, facts := range c.Terms.Facts(c.At, c.Revoked) {
+		lasts := map[string]any{}
+		for name, is := range facts {
+			lasts[name] = is
+		}
+		terms[kind] = lasts
+	}
 	return map[string]any{
+		exceptionsRoot: terms[exceptionsRoot], mechanismsRoot: terms[mechanismsRoot],
 		federationRoot: map[string]any{"regions": anys(f.Regions()), "boundaries": boundaries},
 		"domicile": map[string]any{"facts": map[string]any{
 			"values": values, "topics": topics, "tags": tags, "no_tags": noTags,

@@ -158,15 +158,18 @@ func (l *linter) checkRule(c *ast.Compiler, r *ast.Rule, asked, positive bool) (
 	return bad
 }
 
+// readable are the roots of data that rules may read: their own, and the product's facts.
+var readable = []string{rulesRoot, federationRoot, exceptionsRoot, mechanismsRoot}
+
 // checkDataRoot keeps rules out of the kernel's data.
 func checkDataRoot(ref ast.Ref) *ast.Error {
 	if !ref[0].Equal(ast.DefaultRootDocument) {
 		return nil
 	}
-	if len(ref) > 2 && (ref[1].Equal(ast.StringTerm(rulesRoot)) || ref[1].Equal(ast.StringTerm(federationRoot))) {
+	if len(ref) > 2 && slices.ContainsFunc(readable, func(root string) bool { return ref[1].Equal(ast.StringTerm(root)) }) {
 		return nil
 	}
-	return lintError(ref[0].Location, "%s: rules may read data.federation.regions, data.federation.boundaries and rules of data.residency.rules", ref)
+	return lintError(ref[0].Location, "%s: rules may read data.federation.regions, data.federation.boundaries, data.exceptions, data.mechanisms and rules of data.residency.rules", ref)
 }
 
 // checkDataRef refuses a reference to data that does not exist: it would be
@@ -177,7 +180,7 @@ func (l *linter) checkDataRef(c *ast.Compiler, ref ast.Ref) *ast.Error {
 	}
 	ground := ref.GroundPrefix()
 	rule := len(ground) >= 5 && ground[1].Equal(ast.StringTerm(rulesRoot)) && len(c.GetRulesWithPrefix(ground[:5])) > 0
-	fact := len(ground) >= 3 && ground[1].Equal(ast.StringTerm(federationRoot)) && exists(l.data, ground[1:])
+	fact := len(ground) >= 3 && slices.ContainsFunc(readable[1:], func(root string) bool { return ground[1].Equal(ast.StringTerm(root)) }) && exists(l.data, ground[1:])
 	if rule || fact {
 		return nil
 	}

@@ -2,6 +2,7 @@ package opa
 
 import (
 	"context"
+	"time"
 
 	"domicile/api"
 	"domicile/policy"
@@ -14,9 +15,14 @@ import (
 type Policy struct {
 	Generation *policy.Generation
 	Report     Report
-	judge      *judge
-	source     *source
-	written    written
+	// Later is the same policy at each instant at which one of its terms begins or ends, in
+	// order, within the time that LoadFiles was given. From is that instant.
+	Later []*Policy
+	From  time.Time
+
+	judge   *judge
+	source  *source
+	written written
 }
 
 // Load reads, compiles, judges and tests a directory. It activates nothing. It
@@ -49,6 +55,12 @@ func Check(ctx context.Context, dir string, f *regions.Federation) (*Report, err
 func load(ctx context.Context, s *source, f *regions.Federation) (*Policy, error) {
 	var catalog policy.Catalog
 	if err := strict.Decode(catalogFile, s.catalog, &catalog); err != nil {
+		return nil, err
+	}
+	if s.serial > 0 {
+		catalog.Serial = s.serial
+	}
+	if err := s.readTerms(&catalog); err != nil {
 		return nil, err
 	}
 	if err := catalog.Check(f); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"domicile/policy"
@@ -49,6 +50,9 @@ func (r *Report) warn(c *policy.Catalog, f *regions.Federation) {
 		if u.Cells == 0 {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("%s:%d: %s %s/%s speaks in no question of the domain: dead rule", u.File, u.Line, u.Set, u.Package, u.Rule))
 		}
+	}
+	if terms := c.Terms.Names(); len(terms) > 0 && c.At.IsZero() {
+		r.Warnings = append(r.Warnings, "terms.yaml: judged as if none of "+strings.Join(terms, ", ")+" lasted: they begin in a signed bundle only")
 	}
 	if r.Tests == 0 {
 		r.Warnings = append(r.Warnings, "tests/: the directory has no tests")
