@@ -33,6 +33,10 @@ type Hello struct {
 	Incarnations    map[api.LogID]string // of the logs that may move and have their home there
 	Gateway         string               // which of the region's gateways speaks; "": it has one
 	TakesTails      bool                 // it takes tail lists
+	SignedPolicy    int64                // serial of the signed policy that it hands out; 0: none
+	// FencedPolicy is the serial of the signed policy that the region has confirmed: nothing
+	// that was judged under an older one is under way there, or is taken there. 0: none.
+	FencedPolicy int64
 }
 
 // Direction of traffic on a link, seen from this region.

@@ -62,6 +62,19 @@ func (c *Client) Traffic(ctx context.Context, q *pb.TrafficRequest, fn func(*pb.
 	return c.asked("traffic", each(stream, fn))
 }
 
+// ActivatePolicy has the node verify a signed policy and activate it. An error with
+// OutcomeUnknown says that it may have.
+func (c *Client) ActivatePolicy(ctx context.Context, q *pb.ActivatePolicyRequest) (*pb.ActivatePolicyResponse, error) {
+	m, err := pb.NewAdminServiceClient(c.conn).ActivatePolicy(ctx, q)
+	return m, wire.ErrorFromGRPC(err)
+}
+
+// PolicyStatus asks which policy is active, who signed it, and where it is confirmed.
+func (c *Client) PolicyStatus(ctx context.Context) (*pb.PolicyStatusResponse, error) {
+	m, err := pb.NewAdminServiceClient(c.conn).PolicyStatus(ctx, &pb.PolicyStatusRequest{})
+	return m, c.asked("policy status", err)
+}
+
 // ReloadManifest has the node read federation.yaml and the policy again. An error with
 // OutcomeUnknown says that it may have.
 func (c *Client) ReloadManifest(ctx context.Context, q *pb.ReloadManifestRequest) (*pb.ReloadManifestResponse, error) {

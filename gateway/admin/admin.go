@@ -27,6 +27,9 @@ type Config struct {
 	// and what was asked of it.
 	PolicyTable func(context.Context, func(*pb.PolicyTableResponse) error) error
 	Traffic     func(context.Context, *pb.TrafficRequest, func(*pb.TrafficResponse) error) error
+	// ActivatePolicy and PolicyStatus too.
+	ActivatePolicy func(context.Context, *pb.ActivatePolicyRequest) (*pb.ActivatePolicyResponse, error)
+	PolicyStatus   func(context.Context) (*pb.PolicyStatusResponse, error)
 	// ReloadManifest, Delete and Purge change what topics there are and what they hold.
 	ReloadManifest func(context.Context, *pb.ReloadManifestRequest) (*pb.ReloadManifestResponse, error)
 	Delete, Purge  func(context.Context, *pb.TopicActRequest) (*pb.TopicActResponse, error)

@@ -92,7 +92,7 @@ func TestB42_NothingOfTheFormerHolderCounts(t *testing.T) {
 	c := newClaimed(t)
 	c.greets("a", "")
 	s := newSession(c.peerLink)
-	s.control, s.data = &lane{run: "boot-a"}, &lane{run: "boot-a"}
+	s.control, s.data = &lane{hello: regions.Hello{BootID: "boot-a"}}, &lane{hello: regions.Hello{BootID: "boot-a"}}
 	s.ctx, s.stop = context.WithCancelCause(t.Context())
 	control, data := c.accepts("a", Control), c.accepts("a", Data)
 	in := &inboundControl{conn: control}

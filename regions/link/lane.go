@@ -19,6 +19,7 @@ import (
 
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
+	"domicile/regions"
 	"domicile/regions/identity"
 )
 
@@ -51,7 +52,7 @@ type lane struct {
 	cc     *grpc.ClientConn
 	client pb.PeerServiceClient
 	broke  *causeConn
-	run    string // of the peer, that answered the hello
+	hello  regions.Hello // of the peer, that answered ours
 }
 
 // shake dials and shakes hands. A dial that gets no answer is given up soon, since it may

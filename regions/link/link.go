@@ -18,7 +18,7 @@ import (
 	"domicile/regions/identity"
 )
 
-// Config is what a mesh is made of. All fields but Dial, Tails, Pace and Boot are required.
+// Config is what a mesh is made of. All fields but Policies, Dial, Tails, Pace and Boot are required.
 type Config struct {
 	Self     string              // this region
 	Peers    map[string][]string // region → host:port of its gateways' link listeners
@@ -29,10 +29,12 @@ type Config struct {
 	Hello   func() regions.Hello // asked at each connect and after HelloChanged; Region and the wire versions are filled in
 	Handler Handler
 	Tails   Tails // nil: none are told, none are taken
-	Clock   regions.Clock
-	Boot    regions.BootClock // counts the gate's leases; nil: the system's
-	Pace    regions.Pace
-	Logger  *slog.Logger
+	// Policies is where signed policies come from and go to; nil: nowhere.
+	Policies Policies
+	Clock    regions.Clock
+	Boot     regions.BootClock // counts the gate's leases; nil: the system's
+	Pace     regions.Pace
+	Logger   *slog.Logger
 	// CouncilOnly: this node speaks for the region's voter and for nothing else of it. The
 	// mesh has no links, and refuses all lanes but the council's; it needs no Hello and no
 	// Handler.
@@ -65,6 +67,22 @@ type Handler interface {
 	// states between two calls may be left out.
 	LinkChanged(s regions.LinkStatus)
 }
+
+// Policies is the node's signed policy. Methods are called from the mesh's own goroutines,
+// for different peers at the same time.
+type Policies interface {
+	// Kept is the exact bytes of the signed policy of this serial; nil: the region does not
+	// have it. They are not changed.
+	Kept(serial int64) []byte
+	// Met is called when a peer's hello was accepted and nothing is open yet but the control
+	// lane: records pass once it returns, which it does before ctx ends. fetch brings
+	// the peer's signed policy.
+	Met(ctx context.Context, peer string, h regions.Hello, fetch Fetch)
+}
+
+// Fetch brings the exact bytes of a peer's signed policy, 8 MiB at most. Nothing
+// is verified.
+type Fetch func(ctx context.Context, serial int64) ([]byte, error)
 
 // MirrorSink is the target's end of one flow. One goroutine calls Apply, in order,
 // and then Close. ctx ends with the link; an append that has begun by then may still be

@@ -147,6 +147,7 @@ func (p *peerLink) connectTo(ctx context.Context) (*session, error) {
 		}
 		if plane == Control {
 			s.control = l
+			p.meet(ctx, l)
 		} else {
 			s.data = l
 		}

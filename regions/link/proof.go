@@ -77,7 +77,7 @@ func sameHello(a, b *regions.Hello) bool {
 	}
 	return a.FabricID == b.FabricID && a.BootID == b.BootID && a.Version == b.Version && a.WireVersion == b.WireVersion &&
 		a.OldestWire == b.OldestWire && a.PolicySerial == b.PolicySerial && a.PolicyRevision == b.PolicyRevision &&
-		a.ManifestDigest == b.ManifestDigest && a.Gateway == b.Gateway && a.TakesTails == b.TakesTails && a.CertificateEnds.Equal(b.CertificateEnds)
+		a.SignedPolicy == b.SignedPolicy && a.FencedPolicy == b.FencedPolicy && a.ManifestDigest == b.ManifestDigest && a.Gateway == b.Gateway && a.TakesTails == b.TakesTails && a.CertificateEnds.Equal(b.CertificateEnds)
 }
 
 func (p *peerLink) lastHello() *regions.Hello {
@@ -102,7 +102,7 @@ func (p *peerLink) hearsPeer(now time.Time) bool {
 func (p *peerLink) sessionBegun(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.hello.BootID != s.data.run {
+	if p.hello.BootID != s.data.hello.BootID {
 		return false
 	}
 	p.session, p.health.answered, p.outWhy, p.nextDial = s, time.Time{}, nil, time.Time{}

@@ -120,7 +120,7 @@ func (p *peerLink) greet(ctx context.Context, plane Plane) (*lane, error) {
 		l.close()
 		return nil, fmt.Errorf("hello to %s: %w", p.address, err)
 	}
-	l.run = theirs.BootID
+	l.hello = theirs
 	return l, nil
 }
 

@@ -2035,7 +2035,7 @@ var File_domicile_v1_admin_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x17domicile/v1/admin.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/change.proto\x1a\x18domicile/v1/verify.proto\x1a\x18domicile/v1/policy.proto\"\x0f\n" +
+	"\x17domicile/v1/admin.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/change.proto\x1a\x18domicile/v1/verify.proto\x1a\x18domicile/v1/policy.proto\x1a\x18domicile/v1/bundle.proto\"\x0f\n" +
 	"\rStatusRequest\"\xde\x05\n" +
 	"\x0eStatusResponse\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1e\n" +
@@ -2234,7 +2234,7 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\bprevious\x18\x03 \x01(\tR\bprevious\x12\x14\n" +
 	"\x05cells\x18\x04 \x01(\x04R\x05cells\x12\x14\n" +
 	"\x05tests\x18\x05 \x01(\x04R\x05tests\x12\x1a\n" +
-	"\bwarnings\x18\x06 \x03(\tR\bwarnings2\xbb\x06\n" +
+	"\bwarnings\x18\x06 \x03(\tR\bwarnings2\xeb\a\n" +
 	"\fAdminService\x12A\n" +
 	"\x06Status\x12\x1a.domicile.v1.StatusRequest\x1a\x1b.domicile.v1.StatusResponse\x12A\n" +
 	"\x06Topics\x12\x1a.domicile.v1.TopicsRequest\x1a\x1b.domicile.v1.TopicsResponse\x12:\n" +
@@ -2243,6 +2243,8 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\x06Reload\x12\x1a.domicile.v1.ReloadRequest\x1a\x1b.domicile.v1.ReloadResponse\x12R\n" +
 	"\vPolicyTable\x12\x1f.domicile.v1.PolicyTableRequest\x1a .domicile.v1.PolicyTableResponse0\x01\x12F\n" +
 	"\aTraffic\x12\x1b.domicile.v1.TrafficRequest\x1a\x1c.domicile.v1.TrafficResponse0\x01\x12Y\n" +
+	"\x0eActivatePolicy\x12\".domicile.v1.ActivatePolicyRequest\x1a#.domicile.v1.ActivatePolicyResponse\x12S\n" +
+	"\fPolicyStatus\x12 .domicile.v1.PolicyStatusRequest\x1a!.domicile.v1.PolicyStatusResponse\x12Y\n" +
 	"\x0eReloadManifest\x12\".domicile.v1.ReloadManifestRequest\x1a#.domicile.v1.ReloadManifestResponse\x12J\n" +
 	"\vDeleteTopic\x12\x1c.domicile.v1.TopicActRequest\x1a\x1d.domicile.v1.TopicActResponse\x12I\n" +
 	"\n" +
@@ -2293,14 +2295,18 @@ var file_domicile_v1_admin_proto_goTypes = []any{
 	(*PolicyRule)(nil),             // 27: domicile.v1.PolicyRule
 	(*PolicyTableRequest)(nil),     // 28: domicile.v1.PolicyTableRequest
 	(*TrafficRequest)(nil),         // 29: domicile.v1.TrafficRequest
-	(*ReloadManifestRequest)(nil),  // 30: domicile.v1.ReloadManifestRequest
-	(*TopicActRequest)(nil),        // 31: domicile.v1.TopicActRequest
-	(*VerifyTopicRequest)(nil),     // 32: domicile.v1.VerifyTopicRequest
-	(*PolicyTableResponse)(nil),    // 33: domicile.v1.PolicyTableResponse
-	(*TrafficResponse)(nil),        // 34: domicile.v1.TrafficResponse
-	(*ReloadManifestResponse)(nil), // 35: domicile.v1.ReloadManifestResponse
-	(*TopicActResponse)(nil),       // 36: domicile.v1.TopicActResponse
-	(*VerifyTopicResponse)(nil),    // 37: domicile.v1.VerifyTopicResponse
+	(*ActivatePolicyRequest)(nil),  // 30: domicile.v1.ActivatePolicyRequest
+	(*PolicyStatusRequest)(nil),    // 31: domicile.v1.PolicyStatusRequest
+	(*ReloadManifestRequest)(nil),  // 32: domicile.v1.ReloadManifestRequest
+	(*TopicActRequest)(nil),        // 33: domicile.v1.TopicActRequest
+	(*VerifyTopicRequest)(nil),     // 34: domicile.v1.VerifyTopicRequest
+	(*PolicyTableResponse)(nil),    // 35: domicile.v1.PolicyTableResponse
+	(*TrafficResponse)(nil),        // 36: domicile.v1.TrafficResponse
+	(*ActivatePolicyResponse)(nil), // 37: domicile.v1.ActivatePolicyResponse
+	(*PolicyStatusResponse)(nil),   // 38: domicile.v1.PolicyStatusResponse
+	(*ReloadManifestResponse)(nil), // 39: domicile.v1.ReloadManifestResponse
+	(*TopicActResponse)(nil),       // 40: domicile.v1.TopicActResponse
+	(*VerifyTopicResponse)(nil),    // 41: domicile.v1.VerifyTopicResponse
 }
 var file_domicile_v1_admin_proto_depIdxs = []int32{
 	4,  // 0: domicile.v1.StatusResponse.links:type_name -> domicile.v1.LinkState
@@ -2331,23 +2337,27 @@ var file_domicile_v1_admin_proto_depIdxs = []int32{
 	19, // 25: domicile.v1.AdminService.Reload:input_type -> domicile.v1.ReloadRequest
 	28, // 26: domicile.v1.AdminService.PolicyTable:input_type -> domicile.v1.PolicyTableRequest
 	29, // 27: domicile.v1.AdminService.Traffic:input_type -> domicile.v1.TrafficRequest
-	30, // 28: domicile.v1.AdminService.ReloadManifest:input_type -> domicile.v1.ReloadManifestRequest
-	31, // 29: domicile.v1.AdminService.DeleteTopic:input_type -> domicile.v1.TopicActRequest
-	31, // 30: domicile.v1.AdminService.PurgeTopic:input_type -> domicile.v1.TopicActRequest
-	32, // 31: domicile.v1.AdminService.VerifyTopic:input_type -> domicile.v1.VerifyTopicRequest
-	1,  // 32: domicile.v1.AdminService.Status:output_type -> domicile.v1.StatusResponse
-	12, // 33: domicile.v1.AdminService.Topics:output_type -> domicile.v1.TopicsResponse
-	16, // 34: domicile.v1.AdminService.Lag:output_type -> domicile.v1.LagResponse
-	18, // 35: domicile.v1.AdminService.Explain:output_type -> domicile.v1.ExplainResponse
-	20, // 36: domicile.v1.AdminService.Reload:output_type -> domicile.v1.ReloadResponse
-	33, // 37: domicile.v1.AdminService.PolicyTable:output_type -> domicile.v1.PolicyTableResponse
-	34, // 38: domicile.v1.AdminService.Traffic:output_type -> domicile.v1.TrafficResponse
-	35, // 39: domicile.v1.AdminService.ReloadManifest:output_type -> domicile.v1.ReloadManifestResponse
-	36, // 40: domicile.v1.AdminService.DeleteTopic:output_type -> domicile.v1.TopicActResponse
-	36, // 41: domicile.v1.AdminService.PurgeTopic:output_type -> domicile.v1.TopicActResponse
-	37, // 42: domicile.v1.AdminService.VerifyTopic:output_type -> domicile.v1.VerifyTopicResponse
-	32, // [32:43] is the sub-list for method output_type
-	21, // [21:32] is the sub-list for method input_type
+	30, // 28: domicile.v1.AdminService.ActivatePolicy:input_type -> domicile.v1.ActivatePolicyRequest
+	31, // 29: domicile.v1.AdminService.PolicyStatus:input_type -> domicile.v1.PolicyStatusRequest
+	32, // 30: domicile.v1.AdminService.ReloadManifest:input_type -> domicile.v1.ReloadManifestRequest
+	33, // 31: domicile.v1.AdminService.DeleteTopic:input_type -> domicile.v1.TopicActRequest
+	33, // 32: domicile.v1.AdminService.PurgeTopic:input_type -> domicile.v1.TopicActRequest
+	34, // 33: domicile.v1.AdminService.VerifyTopic:input_type -> domicile.v1.VerifyTopicRequest
+	1,  // 34: domicile.v1.AdminService.Status:output_type -> domicile.v1.StatusResponse
+	12, // 35: domicile.v1.AdminService.Topics:output_type -> domicile.v1.TopicsResponse
+	16, // 36: domicile.v1.AdminService.Lag:output_type -> domicile.v1.LagResponse
+	18, // 37: domicile.v1.AdminService.Explain:output_type -> domicile.v1.ExplainResponse
+	20, // 38: domicile.v1.AdminService.Reload:output_type -> domicile.v1.ReloadResponse
+	35, // 39: domicile.v1.AdminService.PolicyTable:output_type -> domicile.v1.PolicyTableResponse
+	36, // 40: domicile.v1.AdminService.Traffic:output_type -> domicile.v1.TrafficResponse
+	37, // 41: domicile.v1.AdminService.ActivatePolicy:output_type -> domicile.v1.ActivatePolicyResponse
+	38, // 42: domicile.v1.AdminService.PolicyStatus:output_type -> domicile.v1.PolicyStatusResponse
+	39, // 43: domicile.v1.AdminService.ReloadManifest:output_type -> domicile.v1.ReloadManifestResponse
+	40, // 44: domicile.v1.AdminService.DeleteTopic:output_type -> domicile.v1.TopicActResponse
+	40, // 45: domicile.v1.AdminService.PurgeTopic:output_type -> domicile.v1.TopicActResponse
+	41, // 46: domicile.v1.AdminService.VerifyTopic:output_type -> domicile.v1.VerifyTopicResponse
+	34, // [34:47] is the sub-list for method output_type
+	21, // [21:34] is the sub-list for method input_type
 	21, // [21:21] is the sub-list for extension type_name
 	21, // [21:21] is the sub-list for extension extendee
 	0,  // [0:21] is the sub-list for field type_name
@@ -2363,6 +2373,7 @@ func file_domicile_v1_admin_proto_init() {
 	file_domicile_v1_change_proto_init()
 	file_domicile_v1_verify_proto_init()
 	file_domicile_v1_policy_proto_init()
+	file_domicile_v1_bundle_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -26,6 +26,8 @@ const (
 	AdminService_Reload_FullMethodName         = "/domicile.v1.AdminService/Reload"
 	AdminService_PolicyTable_FullMethodName    = "/domicile.v1.AdminService/PolicyTable"
 	AdminService_Traffic_FullMethodName        = "/domicile.v1.AdminService/Traffic"
+	AdminService_ActivatePolicy_FullMethodName = "/domicile.v1.AdminService/ActivatePolicy"
+	AdminService_PolicyStatus_FullMethodName   = "/domicile.v1.AdminService/PolicyStatus"
 	AdminService_ReloadManifest_FullMethodName = "/domicile.v1.AdminService/ReloadManifest"
 	AdminService_DeleteTopic_FullMethodName    = "/domicile.v1.AdminService/DeleteTopic"
 	AdminService_PurgeTopic_FullMethodName     = "/domicile.v1.AdminService/PurgeTopic"
@@ -50,6 +52,11 @@ type AdminServiceClient interface {
 	PolicyTable(ctx context.Context, in *PolicyTableRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PolicyTableResponse], error)
 	// Traffic gives how often this node's policy was asked each question, hour by hour.
 	Traffic(ctx context.Context, in *TrafficRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TrafficResponse], error)
+	// ActivatePolicy verifies a signed policy, judges it whole, keeps it, flips to it, and
+	// answers once nothing older is under way in any region that has confirmed it.
+	ActivatePolicy(ctx context.Context, in *ActivatePolicyRequest, opts ...grpc.CallOption) (*ActivatePolicyResponse, error)
+	// PolicyStatus tells which policy is active, who signed it and where it is confirmed.
+	PolicyStatus(ctx context.Context, in *PolicyStatusRequest, opts ...grpc.CallOption) (*PolicyStatusResponse, error)
 	// ReloadManifest reads federation.yaml and the policy again and carries out what
 	// changed of topics, all of it or nothing.
 	ReloadManifest(ctx context.Context, in *ReloadManifestRequest, opts ...grpc.CallOption) (*ReloadManifestResponse, error)
@@ -167,6 +174,26 @@ func (c *adminServiceClient) Traffic(ctx context.Context, in *TrafficRequest, op
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_TrafficClient = grpc.ServerStreamingClient[TrafficResponse]
 
+func (c *adminServiceClient) ActivatePolicy(ctx context.Context, in *ActivatePolicyRequest, opts ...grpc.CallOption) (*ActivatePolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ActivatePolicyResponse)
+	err := c.cc.Invoke(ctx, AdminService_ActivatePolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) PolicyStatus(ctx context.Context, in *PolicyStatusRequest, opts ...grpc.CallOption) (*PolicyStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PolicyStatusResponse)
+	err := c.cc.Invoke(ctx, AdminService_PolicyStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) ReloadManifest(ctx context.Context, in *ReloadManifestRequest, opts ...grpc.CallOption) (*ReloadManifestResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReloadManifestResponse)
@@ -234,6 +261,11 @@ type AdminServiceServer interface {
 	PolicyTable(*PolicyTableRequest, grpc.ServerStreamingServer[PolicyTableResponse]) error
 	// Traffic gives how often this node's policy was asked each question, hour by hour.
 	Traffic(*TrafficRequest, grpc.ServerStreamingServer[TrafficResponse]) error
+	// ActivatePolicy verifies a signed policy, judges it whole, keeps it, flips to it, and
+	// answers once nothing older is under way in any region that has confirmed it.
+	ActivatePolicy(context.Context, *ActivatePolicyRequest) (*ActivatePolicyResponse, error)
+	// PolicyStatus tells which policy is active, who signed it and where it is confirmed.
+	PolicyStatus(context.Context, *PolicyStatusRequest) (*PolicyStatusResponse, error)
 	// ReloadManifest reads federation.yaml and the policy again and carries out what
 	// changed of topics, all of it or nothing.
 	ReloadManifest(context.Context, *ReloadManifestRequest) (*ReloadManifestResponse, error)
@@ -274,6 +306,12 @@ func (UnimplementedAdminServiceServer) PolicyTable(*PolicyTableRequest, grpc.Ser
 }
 func (UnimplementedAdminServiceServer) Traffic(*TrafficRequest, grpc.ServerStreamingServer[TrafficResponse]) error {
 	return status.Error(codes.Unimplemented, "method Traffic not implemented")
+}
+func (UnimplementedAdminServiceServer) ActivatePolicy(context.Context, *ActivatePolicyRequest) (*ActivatePolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ActivatePolicy not implemented")
+}
+func (UnimplementedAdminServiceServer) PolicyStatus(context.Context, *PolicyStatusRequest) (*PolicyStatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PolicyStatus not implemented")
 }
 func (UnimplementedAdminServiceServer) ReloadManifest(context.Context, *ReloadManifestRequest) (*ReloadManifestResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReloadManifest not implemented")
@@ -413,6 +451,42 @@ func _AdminService_Traffic_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_TrafficServer = grpc.ServerStreamingServer[TrafficResponse]
 
+func _AdminService_ActivatePolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ActivatePolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ActivatePolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ActivatePolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ActivatePolicy(ctx, req.(*ActivatePolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_PolicyStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PolicyStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).PolicyStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_PolicyStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).PolicyStatus(ctx, req.(*PolicyStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_ReloadManifest_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReloadManifestRequest)
 	if err := dec(in); err != nil {
@@ -500,6 +574,14 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reload",
 			Handler:    _AdminService_Reload_Handler,
+		},
+		{
+			MethodName: "ActivatePolicy",
+			Handler:    _AdminService_ActivatePolicy_Handler,
+		},
+		{
+			MethodName: "PolicyStatus",
+			Handler:    _AdminService_PolicyStatus_Handler,
 		},
 		{
 			MethodName: "ReloadManifest",

@@ -39,6 +39,8 @@ type PeerHello struct {
 	Gateway                 string                       `protobuf:"bytes,13,opt,name=gateway,proto3" json:"gateway,omitempty"` // which of the region's gateways this is; "": it has one
 	TakesTails              bool                         `protobuf:"varint,14,opt,name=takes_tails,json=takesTails,proto3" json:"takes_tails,omitempty"`
 	Incarnations            map[string]string            `protobuf:"bytes,15,rep,name=incarnations,proto3" json:"incarnations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of the logs that may move and have their home there, by topic@slot
+	SignedPolicy            int64                        `protobuf:"varint,16,opt,name=signed_policy,json=signedPolicy,proto3" json:"signed_policy,omitempty"`                                                      // serial of the signed policy that Policy hands out; 0: none
+	FencedPolicy            int64                        `protobuf:"varint,17,opt,name=fenced_policy,json=fencedPolicy,proto3" json:"fenced_policy,omitempty"`                                                      // serial of the signed policy that it has confirmed; 0: none
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
 }
@@ -176,6 +178,20 @@ func (x *PeerHello) GetIncarnations() map[string]string {
 		return x.Incarnations
 	}
 	return nil
+}
+
+func (x *PeerHello) GetSignedPolicy() int64 {
+	if x != nil {
+		return x.SignedPolicy
+	}
+	return 0
+}
+
+func (x *PeerHello) GetFencedPolicy() int64 {
+	if x != nil {
+		return x.FencedPolicy
+	}
+	return 0
 }
 
 type TopicDeclaration struct {
@@ -1850,11 +1866,123 @@ func (x *LedgerSum) GetDamaged() uint64 {
 	return 0
 }
 
+type PolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Serial        int64                  `protobuf:"varint,1,opt,name=serial,proto3" json:"serial,omitempty"`
+	Offset        uint32                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyRequest) Reset() {
+	*x = PolicyRequest{}
+	mi := &file_domicile_v1_peer_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyRequest) ProtoMessage() {}
+
+func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_peer_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyRequest.ProtoReflect.Descriptor instead.
+func (*PolicyRequest) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PolicyRequest) GetSerial() int64 {
+	if x != nil {
+		return x.Serial
+	}
+	return 0
+}
+
+func (x *PolicyRequest) GetOffset() uint32 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *PolicyRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type PolicyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Part          []byte                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"`
+	Size          uint32                 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"` // of the whole
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyResponse) Reset() {
+	*x = PolicyResponse{}
+	mi := &file_domicile_v1_peer_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyResponse) ProtoMessage() {}
+
+func (x *PolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_peer_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyResponse.ProtoReflect.Descriptor instead.
+func (*PolicyResponse) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_peer_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *PolicyResponse) GetPart() []byte {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *PolicyResponse) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
 var File_domicile_v1_peer_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16domicile/v1/peer.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x17google/rpc/status.proto\"\xfa\x05\n" +
+	"\x16domicile/v1/peer.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x17google/rpc/status.proto\"\xc4\x06\n" +
 	"\tPeerHello\x12\x1e\n" +
 	"\n" +
 	"federation\x18\x01 \x01(\tR\n" +
@@ -1874,7 +2002,9 @@ const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\agateway\x18\r \x01(\tR\agateway\x12\x1f\n" +
 	"\vtakes_tails\x18\x0e \x01(\bR\n" +
 	"takesTails\x12L\n" +
-	"\fincarnations\x18\x0f \x03(\v2(.domicile.v1.PeerHello.IncarnationsEntryR\fincarnations\x1aX\n" +
+	"\fincarnations\x18\x0f \x03(\v2(.domicile.v1.PeerHello.IncarnationsEntryR\fincarnations\x12#\n" +
+	"\rsigned_policy\x18\x10 \x01(\x03R\fsignedPolicy\x12#\n" +
+	"\rfenced_policy\x18\x11 \x01(\x03R\ffencedPolicy\x1aX\n" +
 	"\vTopicsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.domicile.v1.TopicDeclarationR\x05value:\x028\x01\x1a?\n" +
@@ -2012,12 +2142,20 @@ const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\x06purged\x18\x04 \x01(\x04R\x06purged\x12\x16\n" +
 	"\x06erased\x18\x05 \x01(\x04R\x06erased\x12\x12\n" +
 	"\x04void\x18\x06 \x01(\x04R\x04void\x12\x18\n" +
-	"\adamaged\x18\a \x01(\x04R\adamaged2\xa8\x02\n" +
+	"\adamaged\x18\a \x01(\x04R\adamaged\"U\n" +
+	"\rPolicyRequest\x12\x16\n" +
+	"\x06serial\x18\x01 \x01(\x03R\x06serial\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\rR\x06offset\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"8\n" +
+	"\x0ePolicyResponse\x12\x12\n" +
+	"\x04part\x18\x01 \x01(\fR\x04part\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\rR\x04size2\xeb\x02\n" +
 	"\vPeerService\x12>\n" +
 	"\x05Hello\x12\x19.domicile.v1.HelloRequest\x1a\x1a.domicile.v1.HelloResponse\x12H\n" +
 	"\aControl\x12\x1b.domicile.v1.ControlRequest\x1a\x1c.domicile.v1.ControlResponse(\x010\x01\x12H\n" +
 	"\aForward\x12\x1b.domicile.v1.ForwardRequest\x1a\x1c.domicile.v1.ForwardResponse(\x010\x01\x12E\n" +
-	"\x06Mirror\x12\x1a.domicile.v1.MirrorRequest\x1a\x1b.domicile.v1.MirrorResponse(\x010\x01B%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
+	"\x06Mirror\x12\x1a.domicile.v1.MirrorRequest\x1a\x1b.domicile.v1.MirrorResponse(\x010\x01\x12A\n" +
+	"\x06Policy\x12\x1a.domicile.v1.PolicyRequest\x1a\x1b.domicile.v1.PolicyResponseB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
 var (
 	file_domicile_v1_peer_proto_rawDescOnce sync.Once
@@ -2031,7 +2169,7 @@ func file_domicile_v1_peer_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_peer_proto_rawDescData
 }
 
-var file_domicile_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_domicile_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_domicile_v1_peer_proto_goTypes = []any{
 	(*PeerHello)(nil),        // 0: domicile.v1.PeerHello
 	(*TopicDeclaration)(nil), // 1: domicile.v1.TopicDeclaration
@@ -2055,20 +2193,22 @@ var file_domicile_v1_peer_proto_goTypes = []any{
 	(*MirrorGap)(nil),        // 19: domicile.v1.MirrorGap
 	(*MirrorResponse)(nil),   // 20: domicile.v1.MirrorResponse
 	(*LedgerSum)(nil),        // 21: domicile.v1.LedgerSum
-	nil,                      // 22: domicile.v1.PeerHello.TopicsEntry
-	nil,                      // 23: domicile.v1.PeerHello.IncarnationsEntry
-	nil,                      // 24: domicile.v1.TopicDeclaration.FieldsEntry
-	(*LogId)(nil),            // 25: domicile.v1.LogId
-	(*Epoch)(nil),            // 26: domicile.v1.Epoch
-	(*Record)(nil),           // 27: domicile.v1.Record
-	(*Retry)(nil),            // 28: domicile.v1.Retry
-	(*Ack)(nil),              // 29: domicile.v1.Ack
-	(*status.Status)(nil),    // 30: google.rpc.Status
+	(*PolicyRequest)(nil),    // 22: domicile.v1.PolicyRequest
+	(*PolicyResponse)(nil),   // 23: domicile.v1.PolicyResponse
+	nil,                      // 24: domicile.v1.PeerHello.TopicsEntry
+	nil,                      // 25: domicile.v1.PeerHello.IncarnationsEntry
+	nil,                      // 26: domicile.v1.TopicDeclaration.FieldsEntry
+	(*LogId)(nil),            // 27: domicile.v1.LogId
+	(*Epoch)(nil),            // 28: domicile.v1.Epoch
+	(*Record)(nil),           // 29: domicile.v1.Record
+	(*Retry)(nil),            // 30: domicile.v1.Retry
+	(*Ack)(nil),              // 31: domicile.v1.Ack
+	(*status.Status)(nil),    // 32: google.rpc.Status
 }
 var file_domicile_v1_peer_proto_depIdxs = []int32{
-	22, // 0: domicile.v1.PeerHello.topics:type_name -> domicile.v1.PeerHello.TopicsEntry
-	23, // 1: domicile.v1.PeerHello.incarnations:type_name -> domicile.v1.PeerHello.IncarnationsEntry
-	24, // 2: domicile.v1.TopicDeclaration.fields:type_name -> domicile.v1.TopicDeclaration.FieldsEntry
+	24, // 0: domicile.v1.PeerHello.topics:type_name -> domicile.v1.PeerHello.TopicsEntry
+	25, // 1: domicile.v1.PeerHello.incarnations:type_name -> domicile.v1.PeerHello.IncarnationsEntry
+	26, // 2: domicile.v1.TopicDeclaration.fields:type_name -> domicile.v1.TopicDeclaration.FieldsEntry
 	0,  // 3: domicile.v1.HelloRequest.hello:type_name -> domicile.v1.PeerHello
 	0,  // 4: domicile.v1.HelloResponse.hello:type_name -> domicile.v1.PeerHello
 	6,  // 5: domicile.v1.ControlRequest.heartbeat:type_name -> domicile.v1.Heartbeat
@@ -2077,38 +2217,40 @@ var file_domicile_v1_peer_proto_depIdxs = []int32{
 	10, // 8: domicile.v1.ControlRequest.tail:type_name -> domicile.v1.TailList
 	7,  // 9: domicile.v1.ControlResponse.reply:type_name -> domicile.v1.HeartbeatReply
 	9,  // 10: domicile.v1.WatermarkList.logs:type_name -> domicile.v1.Watermark
-	25, // 11: domicile.v1.Watermark.log:type_name -> domicile.v1.LogId
-	26, // 12: domicile.v1.Watermark.epoch:type_name -> domicile.v1.Epoch
-	25, // 13: domicile.v1.TailList.log:type_name -> domicile.v1.LogId
-	26, // 14: domicile.v1.TailList.epoch:type_name -> domicile.v1.Epoch
+	27, // 11: domicile.v1.Watermark.log:type_name -> domicile.v1.LogId
+	28, // 12: domicile.v1.Watermark.epoch:type_name -> domicile.v1.Epoch
+	27, // 13: domicile.v1.TailList.log:type_name -> domicile.v1.LogId
+	28, // 14: domicile.v1.TailList.epoch:type_name -> domicile.v1.Epoch
 	11, // 15: domicile.v1.TailList.entries:type_name -> domicile.v1.TailEntry
-	27, // 16: domicile.v1.ForwardRequest.record:type_name -> domicile.v1.Record
-	25, // 17: domicile.v1.ForwardRequest.log:type_name -> domicile.v1.LogId
+	29, // 16: domicile.v1.ForwardRequest.record:type_name -> domicile.v1.Record
+	27, // 17: domicile.v1.ForwardRequest.log:type_name -> domicile.v1.LogId
 	13, // 18: domicile.v1.ForwardRequest.principal:type_name -> domicile.v1.Principal
-	28, // 19: domicile.v1.ForwardRequest.retry:type_name -> domicile.v1.Retry
-	29, // 20: domicile.v1.ForwardResponse.ack:type_name -> domicile.v1.Ack
-	30, // 21: domicile.v1.ForwardResponse.error:type_name -> google.rpc.Status
+	30, // 19: domicile.v1.ForwardRequest.retry:type_name -> domicile.v1.Retry
+	31, // 20: domicile.v1.ForwardResponse.ack:type_name -> domicile.v1.Ack
+	32, // 21: domicile.v1.ForwardResponse.error:type_name -> google.rpc.Status
 	16, // 22: domicile.v1.MirrorRequest.open:type_name -> domicile.v1.MirrorOpen
 	17, // 23: domicile.v1.MirrorRequest.batch:type_name -> domicile.v1.MirrorBatch
-	25, // 24: domicile.v1.MirrorOpen.log:type_name -> domicile.v1.LogId
-	26, // 25: domicile.v1.MirrorOpen.epoch:type_name -> domicile.v1.Epoch
+	27, // 24: domicile.v1.MirrorOpen.log:type_name -> domicile.v1.LogId
+	28, // 25: domicile.v1.MirrorOpen.epoch:type_name -> domicile.v1.Epoch
 	18, // 26: domicile.v1.MirrorBatch.items:type_name -> domicile.v1.MirrorItem
-	26, // 27: domicile.v1.MirrorItem.epoch:type_name -> domicile.v1.Epoch
-	27, // 28: domicile.v1.MirrorItem.record:type_name -> domicile.v1.Record
+	28, // 27: domicile.v1.MirrorItem.epoch:type_name -> domicile.v1.Epoch
+	29, // 28: domicile.v1.MirrorItem.record:type_name -> domicile.v1.Record
 	19, // 29: domicile.v1.MirrorItem.gap:type_name -> domicile.v1.MirrorGap
-	26, // 30: domicile.v1.MirrorResponse.epoch:type_name -> domicile.v1.Epoch
+	28, // 30: domicile.v1.MirrorResponse.epoch:type_name -> domicile.v1.Epoch
 	21, // 31: domicile.v1.MirrorResponse.ledger:type_name -> domicile.v1.LedgerSum
 	1,  // 32: domicile.v1.PeerHello.TopicsEntry.value:type_name -> domicile.v1.TopicDeclaration
 	2,  // 33: domicile.v1.PeerService.Hello:input_type -> domicile.v1.HelloRequest
 	4,  // 34: domicile.v1.PeerService.Control:input_type -> domicile.v1.ControlRequest
 	12, // 35: domicile.v1.PeerService.Forward:input_type -> domicile.v1.ForwardRequest
 	15, // 36: domicile.v1.PeerService.Mirror:input_type -> domicile.v1.MirrorRequest
-	3,  // 37: domicile.v1.PeerService.Hello:output_type -> domicile.v1.HelloResponse
-	5,  // 38: domicile.v1.PeerService.Control:output_type -> domicile.v1.ControlResponse
-	14, // 39: domicile.v1.PeerService.Forward:output_type -> domicile.v1.ForwardResponse
-	20, // 40: domicile.v1.PeerService.Mirror:output_type -> domicile.v1.MirrorResponse
-	37, // [37:41] is the sub-list for method output_type
-	33, // [33:37] is the sub-list for method input_type
+	22, // 37: domicile.v1.PeerService.Policy:input_type -> domicile.v1.PolicyRequest
+	3,  // 38: domicile.v1.PeerService.Hello:output_type -> domicile.v1.HelloResponse
+	5,  // 39: domicile.v1.PeerService.Control:output_type -> domicile.v1.ControlResponse
+	14, // 40: domicile.v1.PeerService.Forward:output_type -> domicile.v1.ForwardResponse
+	20, // 41: domicile.v1.PeerService.Mirror:output_type -> domicile.v1.MirrorResponse
+	23, // 42: domicile.v1.PeerService.Policy:output_type -> domicile.v1.PolicyResponse
+	38, // [38:43] is the sub-list for method output_type
+	33, // [33:38] is the sub-list for method input_type
 	33, // [33:33] is the sub-list for extension type_name
 	33, // [33:33] is the sub-list for extension extendee
 	0,  // [0:33] is the sub-list for field type_name
@@ -2140,7 +2282,7 @@ func file_domicile_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_peer_proto_rawDesc), len(file_domicile_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const (
 	PeerService_Control_FullMethodName = "/domicile.v1.PeerService/Control"
 	PeerService_Forward_FullMethodName = "/domicile.v1.PeerService/Forward"
 	PeerService_Mirror_FullMethodName  = "/domicile.v1.PeerService/Mirror"
+	PeerService_Policy_FullMethodName  = "/domicile.v1.PeerService/Policy"
 )
 
 // PeerServiceClient is the client API for PeerService service.
@@ -39,6 +40,8 @@ type PeerServiceClient interface {
 	Forward(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ForwardRequest, ForwardResponse], error)
 	// Mirror carries one log to its copy: an open, then batches.
 	Mirror(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[MirrorRequest, MirrorResponse], error)
+	// Policy hands out a part of the region's signed policy, on the control lane.
+	Policy(ctx context.Context, in *PolicyRequest, opts ...grpc.CallOption) (*PolicyResponse, error)
 }
 
 type peerServiceClient struct {
@@ -98,6 +101,16 @@ func (c *peerServiceClient) Mirror(ctx context.Context, opts ...grpc.CallOption)
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PeerService_MirrorClient = grpc.BidiStreamingClient[MirrorRequest, MirrorResponse]
 
+func (c *peerServiceClient) Policy(ctx context.Context, in *PolicyRequest, opts ...grpc.CallOption) (*PolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PolicyResponse)
+	err := c.cc.Invoke(ctx, PeerService_Policy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PeerServiceServer is the server API for PeerService service.
 // All implementations must embed UnimplementedPeerServiceServer
 // for forward compatibility.
@@ -112,6 +125,8 @@ type PeerServiceServer interface {
 	Forward(grpc.BidiStreamingServer[ForwardRequest, ForwardResponse]) error
 	// Mirror carries one log to its copy: an open, then batches.
 	Mirror(grpc.BidiStreamingServer[MirrorRequest, MirrorResponse]) error
+	// Policy hands out a part of the region's signed policy, on the control lane.
+	Policy(context.Context, *PolicyRequest) (*PolicyResponse, error)
 	mustEmbedUnimplementedPeerServiceServer()
 }
 
@@ -133,6 +148,9 @@ func (UnimplementedPeerServiceServer) Forward(grpc.BidiStreamingServer[ForwardRe
 }
 func (UnimplementedPeerServiceServer) Mirror(grpc.BidiStreamingServer[MirrorRequest, MirrorResponse]) error {
 	return status.Error(codes.Unimplemented, "method Mirror not implemented")
+}
+func (UnimplementedPeerServiceServer) Policy(context.Context, *PolicyRequest) (*PolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Policy not implemented")
 }
 func (UnimplementedPeerServiceServer) mustEmbedUnimplementedPeerServiceServer() {}
 func (UnimplementedPeerServiceServer) testEmbeddedByValue()                     {}
@@ -194,6 +212,24 @@ func _PeerService_Mirror_Handler(srv interface{}, stream grpc.ServerStream) erro
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PeerService_MirrorServer = grpc.BidiStreamingServer[MirrorRequest, MirrorResponse]
 
+func _PeerService_Policy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServiceServer).Policy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PeerService_Policy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServiceServer).Policy(ctx, req.(*PolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PeerService_ServiceDesc is the grpc.ServiceDesc for PeerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -204,6 +240,10 @@ var PeerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Hello",
 			Handler:    _PeerService_Hello_Handler,
+		},
+		{
+			MethodName: "Policy",
+			Handler:    _PeerService_Policy_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
