@@ -38,6 +38,8 @@ type Options struct {
 	Policies func(dir string) error
 	// Pace scales all intervals.
 	Pace regions.Pace
+	// Config may change a region's node.yaml. It is asked again at each start of the region.
+	Config func(region string, c *node.Config)
 	// Seams may change what one region's node is made of, for example to break a
 	// mechanism by its hook. It is asked again at each start of the region.
 	Seams func(region string, s *node.Seams)

@@ -140,6 +140,9 @@ func (r *Region) config() node.Config {
 	if c.Listen.Door == "" {
 		c.Listen = node.Listen{Door: r.ports[0], Admin: r.ports[1], Metrics: r.ports[2], Link: r.address}
 	}
+	if r.lab.options.Config != nil {
+		r.lab.options.Config(r.Name, &c)
+	}
 	return c
 }
 

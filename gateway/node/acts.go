@@ -35,10 +35,20 @@ type act struct {
 	Plan    string    `json:"plan,omitempty"`            // of a move
 	Before  string    `json:"manifest_before,omitempty"` // of a reload: digests
 	After   string    `json:"manifest_after,omitempty"`
+	Policy  *actOn    `json:"policy,omitempty"`  // that was activated
 	Changes []string  `json:"changes,omitempty"` // of a reload: topic: what, and the fields that differ
 	Logs    []actLog  `json:"logs,omitempty"`    // of the last line: those that it was done to
 	Failed  string    `json:"failed,omitempty"`  // the log at which it ended before its end
 	Outcome string    `json:"outcome"`           // "begun", "done", or why it failed
+}
+
+// actOn is a signed policy in the audit.
+type actOn struct {
+	Serial   int64    `json:"serial"`
+	Digest   string   `json:"digest"`
+	Before   string   `json:"revision_before,omitempty"`
+	SignedBy []string `json:"signed_by"`
+	From     string   `json:"from,omitempty"` // the region that it came from over a link
 }
 
 type actLog struct {

@@ -31,7 +31,7 @@ func (n *Node) openAdmin(ctx context.Context) error {
 			Seat: n.seatState, Links: n.linkStatuses, Lags: n.allLags, Holdings: n.holdings, Policy: n.policyState, Storage: n.storageState,
 			Certificates: n.certificates, ClockStep: n.clockStep, Warnings: n.warnings, Combinations: n.combinations,
 		},
-		Explain: n.explain, Reload: n.reload, PolicyTable: n.policyTable, Traffic: n.trafficHours, ReloadManifest: n.reloadManifest, Delete: n.deleteTopic, Purge: n.purgeTopic, Verify: n.verifyTopic,
+		Explain: n.explain, Reload: n.reload, ActivatePolicy: n.activatePolicy, PolicyStatus: n.policyStatus, PolicyTable: n.policyTable, Traffic: n.trafficHours, ReloadManifest: n.reloadManifest, Delete: n.deleteTopic, Purge: n.purgeTopic, Verify: n.verifyTopic,
 		Listener: n.pages, Clock: n.seams.Clock, Logger: n.logger,
 	}
 	if n.out != nil {
@@ -185,6 +185,7 @@ func (n *Node) warnings() []string {
 	if err := n.identity.Problem(); err != nil {
 		out = append(out, err.Error())
 	}
+	out = append(out, n.policies.warnings()...)
 	h := n.fabric.Health()
 	if h.Sync > slowSync {
 		out = append(out, "a sync of the data volume has lasted "+regions.Span(h.Sync)+": appends wait for it, and are told OUTCOME_UNKNOWN at their deadline")

@@ -12,7 +12,6 @@ import (
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
 	"domicile/api/wire"
-	"domicile/policy/opa"
 	"domicile/regions"
 	"domicile/regions/fabric"
 )
@@ -45,7 +44,7 @@ func (n *Node) reloadManifest(ctx context.Context, req *pb.ReloadManifestRequest
 		return nil, err
 	}
 	if req.GetCheck() {
-		p, err := opa.Load(ctx, n.cfg.Policies, next)
+		p, err := n.policies.judge(ctx, next)
 		if err != nil {
 			return nil, err
 		}

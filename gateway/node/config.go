@@ -9,6 +9,7 @@ import (
 
 	"domicile/api"
 	"domicile/gateway/door"
+	"domicile/policy/bundle"
 	"domicile/regions"
 	"domicile/regions/approval"
 	"domicile/regions/strict"
@@ -24,6 +25,7 @@ type Config struct {
 	Data       string       `yaml:"data"`       // directory on the disk that acks speak of
 	MaxStore   regions.Size `yaml:"max_store"`  // upper bound of what the node stores there
 	Policies   string       `yaml:"policies"`   // directory of the policy
+	Policy     bundle.Trust `yaml:"policy"`     // whose signatures a policy needs; empty: the directory is loaded
 	Listen     Listen       `yaml:"listen"`
 	TLS        TLS          `yaml:"tls"`
 	// Principals says what a client certificate stands for; place none is no place.
@@ -118,6 +120,9 @@ func (c *Config) Validate(f *regions.Federation, dev bool) error {
 		if dev && field != "listen.link" && !loopback(host) {
 			return bad(field, address, "--dev serves without certificates and is for loopback addresses only")
 		}
+	}
+	if err := c.Policy.Check(); err != nil {
+		return err
 	}
 	if err := door.CheckRules(c.Principals, f); err != nil {
 		return err

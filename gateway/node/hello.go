@@ -14,6 +14,7 @@ func (n *Node) hello() regions.Hello {
 	if g := n.gate.Current(); g != nil {
 		h.PolicySerial, h.PolicyRevision = g.Serial, g.Revision
 	}
+	h.SignedPolicy, h.FencedPolicy = n.policies.told()
 	for _, name := range federation.Topics() {
 		t, _ := federation.Topic(name)
 		h.TopicDigests[name] = federation.TopicDigest(name)

@@ -202,15 +202,15 @@ func (n *Node) openStore(ctx context.Context) error {
 func (n *Node) openPolicy(ctx context.Context) error {
 	n.gate = policy.NewGate(n.federation, n.cfg.Region, n.seams.Hooks.Policy)
 	n.openTraffic()
-	n.policies = newPolicies(n.cfg.Policies, n.federation, n.gate, n.logger)
+	n.policies = newPolicies(&n.cfg, n.federation, n.gate, n.seams.Clock, n.logger)
 	n.policies.follow = n.seams.FollowPolicies
 	n.policies.changed = func() {
 		if t := n.turn.Load(); t != nil {
 			t.policyChanged()
 		}
 	}
-	if _, err := n.policies.load(ctx); err != nil {
-		n.logger.Error("no policy is active: every record is refused until a good one is loaded")
+	if err := n.policies.open(ctx); err != nil {
+		n.logger.Error("no policy is active: every record is refused until a good one is", "err", err)
 	}
 	return nil
 }

@@ -55,8 +55,8 @@ func (p *peers) TellTail(ctx context.Context, peer string, budget int, send func
 // HearTail takes what a peer says of its logs that this region has copies of.
 func (p *peers) HearTail(peer string, l regions.TailList) { p.target.HearTail(peer, l) }
 
-// LinkChanged wakes the flows that waited for the link, and takes in which logs the peer
-// has.
+// LinkChanged wakes the flows that waited for the link and whoever fetches policies, and
+// takes in which logs the peer has.
 func (p *peers) LinkChanged(s regions.LinkStatus) {
 	if s.Hello != nil {
 		for id, incarnation := range s.Hello.Incarnations {
@@ -66,4 +66,8 @@ func (p *peers) LinkChanged(s regions.LinkStatus) {
 		}
 	}
 	p.source.LinkChanged(s)
+	select {
+	case p.newer <- struct{}{}:
+	default:
+	}
 }

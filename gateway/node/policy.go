@@ -3,11 +3,14 @@ package node
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"domicile/api"
 	"domicile/policy"
+	"domicile/policy/bundle"
 	"domicile/policy/opa"
 	"domicile/regions"
 )
@@ -30,17 +33,26 @@ type policies struct {
 	changed    func() // the active policy is another one now
 	follow     bool   // load a changed directory unasked
 
+	trust      bundle.Trust
+	shelf      shelf
+	clock      regions.Clock
+	signedOnly atomic.Bool // no directory is loaded any more
+
 	loading chan struct{} // holds one while a load is under way
 
 	mu        sync.Mutex
 	active    *opa.Policy
-	problem   error  // why the directory that was tried last is not in force; nil: it is
-	loaded    string // digest of the directory that was tried last
-	candidate string // digest of the directory now, when it differs from loaded
+	live      *signed            // nil: the active one is not signed, or there is none
+	fenced    int64              // serial of the signed one beside which nothing older is under way
+	spurned   map[string]spurned // by peer: its policy that is not taken here
+	problem   error              // why the directory that was tried last is not in force; nil: it is
+	loaded    string             // digest of the directory that was tried last
+	candidate string             // digest of the directory now, when it differs from loaded
 }
 
-func newPolicies(dir string, f *regions.Federation, gate *policy.Gate, logger *slog.Logger) *policies {
-	return &policies{dir: dir, federation: f, gate: gate, logger: logger, changed: func() {}, loading: make(chan struct{}, 1)}
+func newPolicies(c *Config, f *regions.Federation, gate *policy.Gate, clock regions.Clock, logger *slog.Logger) *policies {
+	return &policies{dir: c.Policies, trust: c.Policy, shelf: shelf{filepath.Join(c.Data, "policy")}, clock: clock, federation: f, gate: gate, logger: logger,
+		changed: func() {}, loading: make(chan struct{}, 1), spurned: map[string]spurned{}}
 }
 
 // begin waits for its turn to load. end gives it back.
@@ -65,6 +77,9 @@ func (p *policies) load(ctx context.Context) (opa.Report, error) {
 		return opa.Report{}, err
 	}
 	defer end()
+	if p.signedOnly.Load() {
+		return opa.Report{}, p.onlySigned()
+	}
 	tried, _ := opa.Digest(p.dir) // "" for a directory that cannot be read: any that can be is a candidate
 	next, err := opa.Load(ctx, p.dir, p.federation)
 	if err == nil {
@@ -91,7 +106,7 @@ func (p *policies) adopt(ctx context.Context, next *regions.Federation, before f
 		return err
 	}
 	defer end()
-	loaded, err := opa.Load(ctx, p.dir, next)
+	loaded, err := p.judge(ctx, next)
 	if err == nil {
 		err = p.gate.Check(loaded.Generation, next)
 	}
@@ -125,24 +140,32 @@ func (p *policies) note(tried string, next *opa.Policy, err error) (flipped bool
 	return flipped
 }
 
-// watch looks for a changed directory until ctx ends.
+// watch looks for a changed directory, and for what a signed policy has scheduled, until
+// ctx ends.
 func (p *policies) watch(ctx context.Context, every time.Duration) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
 	for {
-		select {
-		case <-ctx.Done():
+		wait := every
+		if next, ok := p.untilChange(); ok {
+			wait = min(wait, next)
+		}
+		if !pause(ctx, wait) {
 			return
-		case <-ticker.C:
-			if p.look() && p.follow {
-				_, _ = p.load(ctx) // a refusal is logged and kept for status
-			}
+		}
+		if next, ok := p.untilChange(); ok && next == 0 {
+			p.turnOver(ctx)
+		}
+		p.settle()
+		if p.look() && p.follow {
+			_, _ = p.load(ctx) // a refusal is logged and kept for status
 		}
 	}
 }
 
 // look notes whether the directory is another one than the one that was tried last.
 func (p *policies) look() (changed bool) {
+	if p.signedOnly.Load() {
+		return false
+	}
 	digest, err := opa.Digest(p.dir)
 	if err != nil {
 		return false // a load would say why; the active policy does not depend on the directory

@@ -38,7 +38,8 @@ type turn struct {
 	tails   *tail.Book   // what is known of other homes' logs beyond the copies here
 	in      *handover.In // of the region's other nodes; nil in a solo region
 	gateway *gateway.Gateway
-	mover   *mover.Mover // nil: no log moves
+	mover   *mover.Mover  // nil: no log moves
+	newer   chan struct{} // a peer may have a newer policy
 
 	over    context.Context // ends when the turn begins to close, with what readers are told
 	end     context.CancelCauseFunc
@@ -50,7 +51,7 @@ type turn struct {
 func (n *Node) openTurn(ctx context.Context, seat fabric.Seat) (*turn, error) {
 	n.acting.Lock() // the manifest stays as it is while the logs are opened
 	defer n.acting.Unlock()
-	t := &turn{Node: n, seat: seat}
+	t := &turn{Node: n, seat: seat, newer: make(chan struct{}, 1)}
 	t.over, t.end = context.WithCancelCause(n.life)
 	if err := (steps{
 		{"store", t.openLogs},
@@ -67,6 +68,7 @@ func (n *Node) openTurn(ctx context.Context, seat fabric.Seat) (*turn, error) {
 	}
 	n.turn.Store(t) // before it runs: who tells of a new policy finds it
 	t.mesh.Start(n.life)
+	t.chase()
 	t.source.Start()
 	return t, nil
 }
@@ -101,7 +103,7 @@ func (t *turn) openLogs(ctx context.Context) error {
 
 func (t *turn) openLinks(ctx context.Context) error {
 	var err error
-	if t.mesh, err = t.openMesh(ctx, link.Config{Hello: t.hello, Handler: (*peers)(t), Tails: (*peers)(t)}); err != nil {
+	if t.mesh, err = t.openMesh(ctx, link.Config{Hello: t.hello, Handler: (*peers)(t), Tails: (*peers)(t), Policies: (*spread)(t)}); err != nil {
 		return err
 	}
 	t.onClose(t.mesh.Close)
