@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -86,14 +87,21 @@ func startFederationOf(t *testing.T, binary string) *federation {
 // free right now.
 func freePorts(t *testing.T) int {
 	t.Helper()
+	base, err := findFreePorts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return base
+}
+
+func findFreePorts() (int, error) {
 	for range 50 {
 		base := 20000 + 30*rand.IntN(400)
 		if portsFree(base) {
-			return base
+			return base, nil
 		}
 	}
-	t.Fatal("no free ports")
-	return 0
+	return 0, errors.New("no free ports")
 }
 
 func portsFree(base int) bool {

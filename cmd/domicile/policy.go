@@ -21,6 +21,7 @@ func (a *app) policyCommand() *cobra.Command {
 		Example: "  domicile policy check ./federation/policies --federation ./federation/federation.yaml",
 	}
 	group.AddCommand(a.policyCheck(), a.policyTest(), a.policyCoverage(), a.explainCommand(), a.policyDiff(), a.policyImpact(), a.policyReport(), a.policyReload())
+	group.AddCommand(a.policyKeys(), a.policyBuild(), a.policySign(), a.policyApprove(), a.policyActivate(), a.policyRollback(), a.policyRevoke(), a.policyStatus())
 	return group
 }
 

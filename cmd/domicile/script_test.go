@@ -34,6 +34,10 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits,
 			"mode":  fileMode,
+
+			"freeports": setFreePorts,
+			"trust":     trustKeys,
+			"until":     untilCode,
 		},
 	})
 }
