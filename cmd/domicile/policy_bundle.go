@@ -95,7 +95,7 @@ func (a *app) policySign() *cobra.Command {
 		Example: "  domicile policy sign policy-7.bundle --key anna.key",
 		Args:    arguments(1, 1, "a BUNDLE"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.sign(args[0], key, bundle.Trust{})
+			return a.signBundle(args[0], key, bundle.Trust{})
 		},
 	}
 	cmd.Flags().StringVar(&key, "key", "", "your key, as policy keys new wrote it")
@@ -116,7 +116,7 @@ one that the node trusts. Look at what it changes first: policy diff.`,
 			if err != nil {
 				return err
 			}
-			return a.sign(args[0], key, trust)
+			return a.signBundle(args[0], key, trust)
 		},
 	}
 	cmd.Flags().StringVar(&key, "key", "", "your key, as policy keys new wrote it")
@@ -124,9 +124,9 @@ one that the node trusts. Look at what it changes first: policy diff.`,
 	return needs(cmd, "key", "config")
 }
 
-// sign adds a signature to a bundle's file. With trust all signatures, the new one too,
+// signBundle adds a signature to a bundle's file. With trust all signatures, the new one too,
 // must be trusted.
-func (a *app) sign(path, key string, trust bundle.Trust) error {
+func (a *app) signBundle(path, key string, trust bundle.Trust) error {
 	b, _, err := readBundle(path)
 	if err != nil {
 		return err
