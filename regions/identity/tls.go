@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"crypto"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -143,4 +145,16 @@ func PeerOf(s tls.ConnectionState) (Peer, error) {
 		return Peer{}, err
 	}
 	return Peer{Name: name, Ends: leaf.NotAfter}, nil
+}
+
+// Sign signs a SHA-256 digest with this node's key, and gives the certificates that show
+// whose it is, DER, its own first.
+func (i *Identity) Sign(digest []byte) (chain [][]byte, signature []byte, err error) {
+	mine := i.current()
+	key, ok := mine.cert.PrivateKey.(crypto.Signer)
+	if !ok {
+		return nil, nil, badCertificate("the private key cannot sign", "make one with `domicile certs request`")
+	}
+	signature, err = key.Sign(rand.Reader, digest, crypto.SHA256)
+	return mine.cert.Certificate, signature, err
 }
