@@ -14,6 +14,7 @@ import (
 	"domicile/api/client"
 	"domicile/gateway/node"
 	"domicile/regions"
+	"domicile/regions/approval"
 	"domicile/regions/identity"
 )
 
@@ -136,6 +137,7 @@ func (r *Region) drop() {
 func (r *Region) config() node.Config {
 	c := node.NewConfig()
 	c.Region, c.Data, c.Policies, c.Federation = r.Name, r.Data(), r.lab.policy, r.manifest()
+	c.Operators = approval.Rules{{Match: "*", Roles: []string{approval.Operator, approval.Incident, approval.Compliance}}}
 	c.Listen = r.last
 	if c.Listen.Door == "" {
 		c.Listen = node.Listen{Door: r.ports[0], Admin: r.ports[1], Metrics: r.ports[2], Link: r.address}

@@ -57,10 +57,11 @@ type Config struct {
 
 	Region     string
 	Federation *regions.Federation
-	Gateway    Gateway                   // nil: no producers and consumers here
-	Admin      pb.AdminServiceServer     // nil: no operators here
-	Placement  pb.PlacementServiceServer // with Admin
-	Failover   pb.FailoverServiceServer  // with Admin
+	Gateway    Gateway                    // nil: no producers and consumers here
+	Admin      pb.AdminServiceServer      // nil: no operators here
+	Placement  pb.PlacementServiceServer  // with Admin
+	Failover   pb.FailoverServiceServer   // with Admin
+	Divergence pb.DivergenceServiceServer // with Admin
 	// Quotas are the node's, if more than this door counts by them; nil: the door's own.
 	Quotas *Quotas
 	// Refused is told of each record that a quota refused; topic is "" for a name that is
@@ -126,6 +127,9 @@ func New(c Config) (*Server, error) {
 	}
 	if c.Failover != nil {
 		pb.RegisterFailoverServiceServer(s.grpc, c.Failover)
+	}
+	if c.Divergence != nil {
+		pb.RegisterDivergenceServiceServer(s.grpc, c.Divergence)
 	}
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"domicile/api"
+	"domicile/gateway/admin"
 	"domicile/gateway/door"
 )
 
@@ -12,7 +13,8 @@ import (
 // own, the desk for operators.
 func (n *Node) openDoors(ctx context.Context) error {
 	var err error
-	if n.desk, err = n.openOne(ctx, "listen.admin", n.cfg.Listen.Admin, door.Config{Admin: n.admin, Placement: n.placings, Failover: n.moves}); err != nil {
+	if n.desk, err = n.openOne(ctx, "listen.admin", n.cfg.Listen.Admin, door.Config{Admin: n.admin, Placement: n.placings, Failover: n.moves,
+		Divergence: &admin.Divergences{Desk: (*divergences)(n)}}); err != nil {
 		return err
 	}
 	n.onClose(n.desk.Close)

@@ -195,6 +195,18 @@ func (b *logBook) find(id api.LogID) (regions.Log, regions.Role) {
 	return nil, regions.RoleNone
 }
 
+// ids lists the open logs, in order.
+func (b *logBook) ids() []api.LogID {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	out := slices.Collect(maps.Keys(b.homes))
+	for id := range b.copies {
+		out = append(out, id)
+	}
+	slices.SortFunc(out, func(x, y api.LogID) int { return strings.Compare(x.String(), y.String()) })
+	return out
+}
+
 func (b *logBook) allHomes() []regions.HomeLog {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -117,6 +117,7 @@ func (m *moving) leave(ctx context.Context, id api.LogID) {
 
 // Become opens the log as a home.
 func (m *moving) Become(ctx context.Context, id api.LogID, o mover.Opening) error {
+	(*turn)(m).keepReport(id, o.Epoch)
 	m.leave(ctx, id)
 	f := m.federation.Snapshot()
 	c := m.logs.config(id, f)

@@ -71,3 +71,11 @@ func (p *peers) LinkChanged(s regions.LinkStatus) {
 	default:
 	}
 }
+
+// LinkTo is what this node knows of its region's link to a peer, while it holds the seat.
+func (n *Node) LinkTo(peer string) (regions.LinkStatus, bool) {
+	if t := n.turn.Load(); t != nil {
+		return t.mesh.Status(peer)
+	}
+	return regions.LinkStatus{}, false
+}

@@ -8,6 +8,7 @@ import (
 
 	"domicile/api"
 	"domicile/gateway"
+	"domicile/gateway/divergence"
 	"domicile/gateway/handover"
 	"domicile/gateway/mover"
 	"domicile/mirror"
@@ -35,8 +36,9 @@ type turn struct {
 	mesh    *link.Mesh
 	source  *mirror.Source
 	target  *mirror.Target
-	tails   *tail.Book   // what is known of other homes' logs beyond the copies here
-	in      *handover.In // of the region's other nodes; nil in a solo region
+	voided  *divergence.Desk // where people decide about void records
+	tails   *tail.Book       // what is known of other homes' logs beyond the copies here
+	in      *handover.In     // of the region's other nodes; nil in a solo region
 	gateway *gateway.Gateway
 	mover   *mover.Mover  // nil: no log moves
 	newer   chan struct{} // a peer may have a newer policy
@@ -60,6 +62,7 @@ func (n *Node) openTurn(ctx context.Context, seat fabric.Seat) (*turn, error) {
 		{"mirror", t.openMirror},
 		{"hand-over", t.openHandover},
 		{"gateway", t.openGateway},
+		{"void records", t.openDivergence},
 		{"mover", t.openMover},
 	}).run(ctx); err != nil {
 		closing, done := context.WithTimeout(context.WithoutCancel(ctx), n.seams.Pace.Of(drainTurn))

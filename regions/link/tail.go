@@ -46,7 +46,7 @@ func (s *session) tellTails() error {
 	every := s.peer.beat / tailsAbeat
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	left := 0.0
+	left := float64(leastTail)
 	for {
 		select {
 		case <-tick.C:

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"domicile/api/wire"
+
+	pb "domicile/api/domicile/v1"
+	"domicile/regions"
+)
+
+type divergenceView struct {
+	Log     string            `json:"log"`
+	Epoch   string            `json:"epoch"`
+	Region  string            `json:"region"`
+	End     uint64            `json:"end"`
+	From    uint64            `json:"from"`
+	To      uint64            `json:"to"`
+	Count   uint64            `json:"sequences"`
+	Records uint64            `json:"records"`
+	Bytes   int64             `json:"bytes"`
+	First   *time.Time        `json:"first,omitempty"`
+	Last    *time.Time        `json:"last,omitempty"`
+	Hash    string            `json:"hash"`
+	Fates   map[string]uint64 `json:"fates"`
+	Settled string            `json:"settled"`
+	Who     string            `json:"who,omitempty"`
+	Reason  string            `json:"reason,omitempty"`
+}
+
+func viewDivergence(d *pb.Divergence) divergenceView {
+	v := divergenceView{Log: logName(d.GetLog()), Epoch: wire.EpochFromProto(d.GetEpoch()).String(), Region: d.GetRegion(), End: d.GetEnd(), From: d.GetFrom(), To: d.GetTo(),
+		Count: d.GetCount(), Records: d.GetRecords(), Bytes: d.GetBytes(), Hash: d.GetHash(), Fates: map[string]uint64{}, Settled: firstOf(d.GetSettled(), "open"),
+		Who: d.GetWho(), Reason: d.GetReason()}
+	if n := d.GetFirstUnixNano(); n != 0 {
+		first, last := nanoTime(n), nanoTime(d.GetLastUnixNano())
+		v.First, v.Last = &first, &last
+	}
+	for _, f := range d.GetFates() {
+		v.Fates[f.GetFate()] = f.GetRecords()
+	}
+	return v
+}
+
+func fateWords(v divergenceView) string {
+	var said []string
+	for _, fate := range []string{"open", "republished", "already present", "kept", "refused", "discarded"} {
+		if n := v.Fates[fate]; n > 0 {
+			said = append(said, fmt.Sprintf("%s %s", count(n), fate))
+		}
+	}
+	return strings.Join(said, ", ")
+}
+
+func renderDivergences(views []divergenceView) string {
+	if len(views) == 0 {
+		return "nothing is void in this region\n"
+	}
+	var b strings.Builder
+	rows := [][]string{{"LOG", "EPOCH", "RECORDS", "SEQUENCES", "BYTES", "DECIDED", "HASH", "BECAME"}}
+	for _, v := range views {
+		rows = append(rows, []string{v.Log, v.Epoch, count(v.Records), fmt.Sprintf("%d to %d", v.From, v.To), regions.Bytes(uint64(v.Bytes)), v.Settled, v.Hash, fateWords(v)})
+	}
+	table(&b, "", rows)
+	return b.String()
+}
+
+func (a *app) printDecision(d *pb.Divergence, preview, approve string) error {
+	v := viewDivergence(d)
+	if a.json() {
+		out := map[string]any{"divergence": v}
+		if preview != "" {
+			out["dry_run"], out["approve"] = preview, approve
+		}
+		return a.printJSON(out)
+	}
+	var b strings.Builder
+	b.WriteString(renderDivergences([]divergenceView{v}))
+	if preview != "" {
+		fmt.Fprintln(&b, "nothing was done:", preview)
+		fmt.Fprintln(&b, "to do it, pass --hash", v.Hash)
+	}
+	if approve != "" {
+		fmt.Fprintln(&b, "another person consents with: domicile divergence approve", approve)
+	}
+	_, err := fmt.Fprint(a.out, b.String())
+	return err
+}
+
+type divergentView struct {
+	Sequence uint64         `json:"sequence"`
+	Time     time.Time      `json:"ingested"`
+	Bytes    uint32         `json:"bytes"`
+	Hash     string         `json:"id_hash"`
+	Fate     string         `json:"fate"`
+	Code     string         `json:"code,omitempty"`
+	Where    string         `json:"where,omitempty"`
+	Withheld bool           `json:"withheld,omitempty"`
+	Record   map[string]any `json:"record,omitempty"`
+}
+
+func (a *app) printDivergent(r *pb.DivergentRecord, whole bool) error {
+	v := divergentView{Sequence: r.GetSequence(), Time: nanoTime(r.GetIngestUnixNano()), Bytes: r.GetBytes(), Hash: r.GetIdHash(), Fate: r.GetFate(),
+		Code: r.GetCode(), Where: r.GetWhere(), Withheld: r.GetWithheld()}
+	if m := r.GetRecord(); m != nil {
+		headers, tags := map[string]string{}, map[string]string{}
+		for _, h := range m.GetHeaders() {
+			headers[h.GetName()] = h.GetValue()
+		}
+		for _, t := range m.GetTags() {
+			tags[t.GetName()] = t.GetValue()
+		}
+		v.Record = map[string]any{"id": m.GetId(), "key": m.GetKey(), "tags": tags, "headers": headers, "body": m.GetBody()}
+	}
+	if a.json() || whole {
+		return a.printJSON(v)
+	}
+	_, err := fmt.Fprintf(a.out, "%d  %s  %s  %d bytes  %s\n", v.Sequence, v.Time.Format(time.RFC3339Nano), v.Hash, v.Bytes,
+		strings.TrimSpace(strings.Join([]string{v.Fate, v.Code, v.Where}, " ")))
+	return err
+}
