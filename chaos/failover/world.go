@@ -1,0 +1,226 @@
+package failover
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"domicile/api/client"
+	"domicile/chaos/lab"
+	"domicile/chaos/ports"
+	"domicile/deploy"
+	"domicile/gateway/node"
+	"domicile/regions"
+	"domicile/regions/council"
+	"domicile/regions/identity"
+	"domicile/regions/link"
+	"domicile/regions/placement"
+)
+
+const manifest = `version: 1
+federation: example
+regions:
+  eu-west: {link: "127.0.0.1:7401"}
+  us-east: {link: "127.0.0.1:7402"}
+  ap-south: {link: "127.0.0.1:7403"}
+boundaries: {eu: [eu-west], us: [us-east], in: [ap-south]}
+authority: {voters: [eu-west, us-east, ap-south]}
+topics:
+  catalog.updates:
+    writes: home
+    home: eu-west
+    mirror: [all]
+    failover: {mode: manual, targets: [us-east, ap-south], rpo: 5s, rto: 1m}
+    on_home_loss: {producers: refuse, consumers: {mode: read_copy, max_staleness: 1h}, owner: o, text: t}
+`
+
+// world is three regions on this machine: two in this process and one in its own.
+type world struct {
+	root   string
+	serve  []string
+	places map[string]*place
+	nodes  map[string]*node.Node
+	child  *exec.Cmd // nil: it does not run
+	ended  chan error
+}
+
+// place is where a region lives.
+type place struct {
+	dir    string
+	listen node.Listen
+}
+
+func (p *place) config() string { return filepath.Join(p.dir, "node.yaml") }
+
+// found makes the regions' files.
+func found(root string, serve []string) (*world, error) {
+	w := &world{root: root, serve: serve, places: map[string]*place{}, nodes: map[string]*node.Node{}}
+	policies := filepath.Join(root, "policies")
+	if err := deploy.WritePolicies(policies); err != nil {
+		return nil, err
+	}
+	f, err := lab.Found([]byte(manifest), 24*time.Hour, w.settle)
+	if err != nil {
+		return nil, err
+	}
+	name := rand.Text()
+	for region, p := range w.places {
+		if err := os.WriteFile(filepath.Join(p.dir, "federation.yaml"), f.Manifest, 0o600); err != nil {
+			return nil, err
+		}
+		err := council.Create(council.Birth{Dir: node.CouncilDir(filepath.Join(p.dir, "data")), Region: region, Authority: name,
+			Voters: f.Federation.Voters(), Actor: "demo", Reason: "the manifest names them"})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// settle gives a region its folder, addresses, certificate and node.yaml.
+func (w *world) settle(region string, _ int, authority *identity.Authority) (string, error) {
+	p := &place{dir: filepath.Join(w.root, region)}
+	w.places[region] = p
+	if err := os.MkdirAll(filepath.Join(p.dir, "data"), 0o700); err != nil {
+		return "", err
+	}
+	for _, address := range []*string{&p.listen.Door, &p.listen.Admin, &p.listen.Metrics, &p.listen.Link} {
+		l, err := ports.Listen()
+		if err != nil {
+			return "", err
+		}
+		defer l.Close() // held until all are chosen
+		*address = l.Addr().String()
+	}
+	cert, key, err := authority.Issue(identity.Region, region, time.Now(), 24*time.Hour, "127.0.0.1")
+	if err != nil {
+		return "", err
+	}
+	err = errors.Join(identity.SavePublic(filepath.Join(p.dir, "node.pem"), cert), identity.SaveKey(filepath.Join(p.dir, "node.key"), key),
+		identity.SavePublic(filepath.Join(p.dir, "ca.pem"), authority.CertPEM()))
+	text := fmt.Sprintf(`region: %s
+federation: federation.yaml
+policies: ../policies
+data: data
+max_store: 4GiB
+listen: {door: %q, admin: %q, metrics: %q, link: %q}
+tls: {ca: ca.pem, certificate: node.pem, key: node.key}
+`, region, p.listen.Door, p.listen.Admin, p.listen.Metrics, p.listen.Link)
+	return fmt.Sprintf("{link: %q}", p.listen.Link), errors.Join(err, os.WriteFile(p.config(), []byte(text), 0o600))
+}
+
+// start starts a region: the west as a process, the others here.
+func (w *world) start(ctx context.Context, region string) error {
+	p := w.places[region]
+	if region == west {
+		out, err := os.OpenFile(filepath.Join(p.dir, "node.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		defer out.Close()
+		args := append(append([]string(nil), w.serve[1:]...), p.config())
+		w.child = exec.Command(w.serve[0], args...)
+		w.child.Stdout, w.child.Stderr = out, out
+		w.child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it does not outlive the story
+		if err := w.child.Start(); err != nil {
+			return err
+		}
+		child, ended := w.child, make(chan error, 1)
+		w.ended = ended
+		go func() { ended <- child.Wait() }()
+		return nil
+	}
+	c, err := node.LoadConfig(p.config())
+	if err != nil {
+		return err
+	}
+	f, err := regions.LoadManifest(c.Federation)
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(filepath.Join(p.dir, "node.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := node.New(c, f, node.Seams{Dev: true, Version: "demo", Logger: slog.New(slog.NewJSONHandler(out, nil))})
+	if err == nil {
+		err = n.Start(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, out.Close())
+	}
+	w.nodes[region] = n
+	return nil
+}
+
+// kill ends the west as SIGKILL does, and waits until it is gone.
+func (w *world) kill() error {
+	if w.child == nil {
+		return nil
+	}
+	err := w.child.Process.Kill()
+	<-w.ended
+	w.child = nil
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+func (w *world) close(ctx context.Context) error {
+	errs := []error{w.kill()}
+	for _, n := range w.nodes {
+		errs = append(errs, n.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+func (w *world) door(region string) (*client.Client, error) {
+	return client.New(client.Config{Addresses: []string{w.places[region].listen.Door}})
+}
+
+func (w *world) desk(region string) (*client.Client, error) {
+	return client.New(client.Config{Addresses: []string{w.places[region].listen.Admin}})
+}
+
+// cut takes planes of the links with the west away at the other two, and answers how to
+// give them back.
+func (w *world) cut(planes []link.Plane, dirs ...regions.Direction) (heal func(), err error) {
+	var ids = map[string]uint64{}
+	heal = func() {
+		for region, id := range ids {
+			w.nodes[region].Gates().Heal(id)
+		}
+	}
+	for region, n := range w.nodes {
+		if ids[region], err = n.Gates().Cut(west, planes, dirs, link.BlackHole, time.Hour); err != nil {
+			return heal, err
+		}
+	}
+	return heal, nil
+}
+
+// placed is where the log is, as a region of this process knows it.
+func (w *world) placed(region string) placement.Log {
+	l, _ := w.nodes[region].Placer().Log(log())
+	return l
+}
+
+// reachable waits until something listens at an address.
+func reachable(ctx context.Context, address string) error {
+	return poll(ctx, func() error {
+		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	})
+}
