@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"domicile/api"
+	"domicile/regions"
 	"domicile/regions/strict"
 )
 
@@ -115,11 +116,7 @@ func (a *app) saveContexts(f contextFile) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fileError("save contexts", path, err)
 	}
-	next := path + ".new"
-	if err := os.WriteFile(next, data, 0o600); err != nil {
-		return fileError("save contexts", next, err)
-	}
-	if err := os.Rename(next, path); err != nil {
+	if err := regions.WriteWhole(path, data); err != nil {
 		return fileError("save contexts", path, err)
 	}
 	return nil

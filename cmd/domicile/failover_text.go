@@ -15,9 +15,6 @@ import (
 
 func sameEpoch(a, b *pb.Epoch) bool { return wire.EpochFromProto(a) == wire.EpochFromProto(b) }
 
-// unknownText stands for a figure that nobody knows; it is never written as a number.
-const unknownText = "unknown"
-
 func renderPlan(p *pb.MovePlan) string {
 	var b bytes.Buffer
 	word := map[string]string{string(placement.Planned): "switchover", string(placement.Forced): "force"}[p.GetKind()]
@@ -62,7 +59,7 @@ func renderPlan(p *pb.MovePlan) string {
 
 func orUnknown(known bool, text string) string {
 	if !known {
-		return unknownText
+		return unknown
 	}
 	return text
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"domicile/api"
 	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
 	"domicile/regions"
 )
 
@@ -83,9 +83,7 @@ func (a *app) placements(ctx context.Context, topic string) (*pb.PlacementsRespo
 	return m, asked(err)
 }
 
-func epochText(e *pb.Epoch) string {
-	return api.Epoch{Term: e.GetTerm(), Counter: e.GetCounter(), Issuer: e.GetIssuer()}.String()
-}
+func epochText(e *pb.Epoch) string { return wire.EpochFromProto(e).String() }
 
 // authorityText says how far what is shown can be counted on.
 func authorityText(s *pb.AuthorityState) string {
