@@ -6,18 +6,36 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 )
 
 // The ports lie below those that systems give to connections: a node that was stopped
-// for a while must find its own free when it starts again.
-const lowest, count = 10_000, 22_000
+// for a while must find its own free when it starts again. For the same reason a process
+// takes them from a block of its own, one after the other: what another process or a
+// later caller is given is not the port of a node that happens to be down.
+const lowest, blocks, size = 10_000, 22, 1_000
+
+var own struct {
+	mu    sync.Mutex
+	mark  net.Listener // the block's first port, held for the life of the process
+	first int
+	next  int
+}
 
 // Listen listens at a loopback port that nobody uses. Whoever holds the listener open
 // keeps the port from being found again.
 func Listen() (net.Listener, error) {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	if own.mark == nil {
+		if err := takeBlock(); err != nil {
+			return nil, err
+		}
+	}
 	var errs error
 	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", lowest+rand.IntN(count)))
+		own.next = own.next%(size-1) + 1
+		l, err := at(own.first + own.next)
 		if err == nil {
 			return l, nil
 		}
@@ -26,7 +44,25 @@ func Listen() (net.Listener, error) {
 	return nil, errors.Join(errors.New("find a free port"), errs)
 }
 
-// Free is an address, host:port, that nobody listened at a moment ago.
+func takeBlock() error {
+	var errs error
+	for _, block := range rand.Perm(blocks) {
+		l, err := at(lowest + block*size)
+		if err == nil {
+			own.mark, own.first = l, lowest+block*size
+			return nil
+		}
+		errs = err
+	}
+	return errors.Join(fmt.Errorf("find a free block of ports: %d processes hold them all", blocks), errs)
+}
+
+func at(port int) (net.Listener, error) {
+	return net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+}
+
+// Free is an address, host:port, that nobody listened at a moment ago and that this
+// process is not given again before it has been through all of its block.
 func Free() (string, error) {
 	l, err := Listen()
 	if err != nil {
