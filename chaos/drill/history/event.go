@@ -21,6 +21,7 @@ type Event struct {
 	Heard      *Heard     `json:"heard,omitempty"`
 	Gauge      *Gauge     `json:"gauge,omitempty"`
 	Link       *Link      `json:"link,omitempty"`
+	Silent     *Silent    `json:"silent,omitempty"`
 	Probe      *Probe     `json:"probe,omitempty"`
 	Move       *Move      `json:"move,omitempty"`
 	Loss       *Loss      `json:"loss,omitempty"`
@@ -125,7 +126,7 @@ var errKind = errors.New("an event holds exactly one thing")
 func (e *Event) check() error {
 	set := 0
 	for _, there := range []bool{
-		e.Head != nil, e.Plan != nil, e.Step != nil, e.Gate != nil, e.Told != nil, e.Heard != nil, e.Gauge != nil, e.Link != nil,
+		e.Head != nil, e.Plan != nil, e.Step != nil, e.Gate != nil, e.Told != nil, e.Heard != nil, e.Gauge != nil, e.Link != nil, e.Silent != nil,
 		e.Probe != nil, e.Move != nil, e.Loss != nil, e.Stop != nil, e.Outside != nil, e.Prediction != nil, e.Measured != nil,
 		e.Reconcile != nil, e.Scan != nil, e.Close != nil,
 	} {

@@ -1,6 +1,9 @@
 package history
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Plan is what the drill set out to do, everything resolved.
 type Plan struct {
@@ -13,6 +16,7 @@ type Plan struct {
 	For       time.Duration `json:"for_ns"`
 	Lease     time.Duration `json:"lease_ns"`
 	Topics    []Topic       `json:"topics"`
+	Legal     []Boundary    `json:"boundaries"`
 	Expect    []Expectation `json:"expect"`
 	Exercise  []string      `json:"exercise,omitempty"` // topics that really move
 	By        string        `json:"by,omitempty"`       // who asked for it
@@ -21,6 +25,39 @@ type Plan struct {
 	Policies  []Revision    `json:"policies,omitempty"`
 	Digest    string        `json:"digest,omitempty"` // of the plan's file
 	Bounds    Bounds        `json:"bounds"`
+}
+
+// Boundary is the regions that form one legal area.
+type Boundary struct {
+	Name    string   `json:"name"`
+	Regions []string `json:"regions"`
+}
+
+// Global is the residency of records that are bound to no boundary.
+const Global = "global"
+
+// MayRest reports whether records of a residency may rest in a region, by the map alone.
+func (p *Plan) MayRest(residency, region string) bool {
+	return residency == Global || slices.ContainsFunc(p.Legal, func(b Boundary) bool { return b.Name == residency && slices.Contains(b.Regions, region) })
+}
+
+// Rests lists the regions in which a record of a residency is once it has been accepted into
+// a log and the mirrors have caught up: by the map alone, apart from the policy.
+func (p *Plan) Rests(log, residency string) []string {
+	var list []string
+	for _, t := range p.Topics {
+		for _, l := range t.Logs {
+			if l.Log != log {
+				continue
+			}
+			for _, region := range append([]string{l.Home}, l.Copies...) {
+				if p.MayRest(residency, region) {
+					list = append(list, region)
+				}
+			}
+		}
+	}
+	return list
 }
 
 // Revision is a policy in force in a region.
@@ -49,6 +86,10 @@ type Topic struct {
 	RTO       time.Duration `json:"rto_ns,omitempty"`
 	Isolation string        `json:"isolation,omitempty"` // accept | fence_after …
 	Route     string        `json:"route,omitempty"`     // refuse | within_boundary: for records whose home is lost
+	Producers string        `json:"producers,omitempty"` // what they get when the home is lost, as declared
+	Consumers string        `json:"consumers,omitempty"` // wait | stop | read_copy …
+	Owner     string        `json:"owner,omitempty"`     // who decides meanwhile
+	Text      string        `json:"text,omitempty"`      // the declaration's own words
 	Logs      []Log         `json:"logs"`
 }
 

@@ -48,7 +48,8 @@ type Heard struct {
 	Reader string `json:"reader"` // one stream has one name
 	Topic  string `json:"topic"`
 	Place  string `json:"place,omitempty"` // the boundary that its certificate puts it in
-	Runs   []Run  `json:"runs"`
+	Runs   []Run  `json:"runs,omitempty"`
+	Ended  string `json:"ended,omitempty"` // why the reader had to begin again
 	// What must never be: records with another body than was published, and records
 	// whose sequence is not above the one before it.
 	Altered    uint64 `json:"altered,omitempty"`
@@ -84,6 +85,12 @@ type Gauge struct {
 	Knowledge *float64      `json:"knowledge_s,omitempty"` // since the other side was heard
 	Head      uint64        `json:"head,omitempty"`
 	Cursor    uint64        `json:"cursor,omitempty"`
+}
+
+// Silent is a question to a region that was not answered.
+type Silent struct {
+	Asked time.Duration `json:"asked_ns"` // since the origin
+	Text  string        `json:"text"`
 }
 
 // Link is what a region says of a link.
