@@ -171,6 +171,8 @@ type Error struct {
 	RetryAfter time.Duration // 0: no advice
 	For        time.Duration // how long the state has lasted; 0: not known
 	Revision   string        // policy revision that decided, if one did
+	Reason     string        // of a refusal by policy: the stable code of what decided, as D201_FORBIDDEN
+	Rule       string        // the author's rule that decided, as package/id; "": none did
 	Err        error
 }
 

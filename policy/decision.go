@@ -74,26 +74,35 @@ func refusal(q Question, revision string, reasons []Reason) *api.Error {
 	if q.Point == Admit {
 		e.Region = q.Origin
 	}
-	e.Hint = hintOf(reasons)
+	r := strongest(reasons)
+	e.Hint, e.Reason, e.Rule = hintOf(reasons), r.Code, r.Rule
 	return e
+}
+
+// strongest is the first reason that speaks against an answer; zero if none does.
+func strongest(reasons []Reason) Reason {
+	for _, r := range reasons {
+		if r.Code != ReasonPermitted {
+			return r
+		}
+	}
+	return Reason{}
 }
 
 // hintOf puts the strongest reason into words, the rule first.
 func hintOf(reasons []Reason) string {
-	for _, r := range reasons {
-		if r.Code == ReasonPermitted {
-			continue
-		}
-		var parts []string
-		if r.Rule != "" {
-			parts = append(parts, "rule "+r.Rule)
-		}
-		if r.Text != "" {
-			parts = append(parts, r.Text)
-		}
-		return strings.Join(append(parts, r.Code), ": ")
+	r := strongest(reasons)
+	if r == (Reason{}) {
+		return "policy gave no permit"
 	}
-	return "policy gave no permit"
+	var parts []string
+	if r.Rule != "" {
+		parts = append(parts, "rule "+r.Rule)
+	}
+	if r.Text != "" {
+		parts = append(parts, r.Text)
+	}
+	return strings.Join(append(parts, r.Code), ": ")
 }
 
 func joinSome(words []string) string {

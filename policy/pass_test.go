@@ -176,7 +176,7 @@ func TestR14b_RefusalsNameTheRuleAndNothingOfTheRecord(t *testing.T) {
 	} {
 		for _, err := range errs {
 			e := wantCode(t, err, code)
-			if e.Revision != "7-abcdefgh" || e.Hint != "rule p/r: so it is written: D201_FORBIDDEN" || e.Topic != "orders" {
+			if e.Revision != "7-abcdefgh" || e.Hint != "rule p/r: so it is written: D201_FORBIDDEN" || e.Reason != policy.ReasonForbidden || e.Rule != "p/r" || e.Topic != "orders" {
 				t.Errorf("%+v", e)
 			}
 		}

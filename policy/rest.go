@@ -63,7 +63,7 @@ func (g *Generation) routed(f *regions.Federation, t *regions.Topic, slot string
 			continue
 		}
 		c, _ := g.layout.cell(i)
-		if !goesTo(f, t, d, g.words.regions.word(c.origin), slot) {
+		if !RoutedTo(f, t, d.Regions, d.Destination, g.words.regions.word(c.origin), slot) {
 			continue
 		}
 		if routed = true; !slices.Contains(d.Regions, region) {
@@ -73,21 +73,22 @@ func (g *Generation) routed(f *regions.Federation, t *regions.Topic, slot string
 	return nil, routed
 }
 
-// goesTo reports whether a record that was published in origin under the decision may end
-// up in the slot. With within_boundary that is any slot of a boundary in which it may rest
-// at all: which log is first is decided by what can be reached.
-func goesTo(f *regions.Federation, t *regions.Topic, d *Decision, origin, slot string) bool {
+// RoutedTo reports whether a record that was published in origin, and that admit lets rest
+// in these regions with this destination, may end up in the slot. With within_boundary that
+// is any slot of a boundary in which it may rest at all: which log is first is decided by
+// what can be reached.
+func RoutedTo(f *regions.Federation, t *regions.Topic, rests []string, destination, origin, slot string) bool {
 	if t.Writes == regions.WritesHome {
 		return slot == api.HomeSlot
 	}
-	first := d.Destination
-	if slices.Contains(d.Regions, origin) && slices.Contains(t.Regions, origin) {
+	first := destination
+	if slices.Contains(rests, origin) && slices.Contains(t.Regions, origin) {
 		first = origin
 	}
 	if first == slot || t.Route != regions.RouteWithinBoundary {
 		return first == slot
 	}
-	return slices.ContainsFunc(f.Neighbours(slot), func(r string) bool { return slices.Contains(d.Regions, r) })
+	return slices.ContainsFunc(f.Neighbours(slot), func(r string) bool { return slices.Contains(rests, r) })
 }
 
 // mayGo asks both ends of a crossing, and the map. A log that stays where it is crosses

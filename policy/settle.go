@@ -155,6 +155,7 @@ func newRefusals(g *Generation) refusals {
 		}
 		reason := Reason{Code: ReasonUnknown, Text: "a value outside the policy's vocabulary"}
 		r.unknown[p] = &Decision{Code: p.denial(), Reasons: []Reason{reason}, err: refuse("", hintOf([]Reason{reason}))}
+		r.unknown[p].err.Reason = reason.Code
 		r.class[p] = refuse("principal.class", "the principal's class is not in the catalog: "+joinSome(g.words.classes.words))
 		r.place[p] = refuse("principal.place", "the principal's place is no region: "+joinSome(g.words.regions.words))
 		r.region[p] = refuse("region", "no region of the federation: "+joinSome(g.words.regions.words))
@@ -166,11 +167,13 @@ func newRefusals(g *Generation) refusals {
 func newFloorRefusals(g *Generation, p Point) []*api.Error {
 	errs := make([]*api.Error, len(g.words.combos))
 	for i, c := range g.words.combos {
+		reason := ReasonBoundary
 		hint := ReasonBoundary + ": a record of residency " + c.residency + " rests in its boundary only, whatever the policy says"
 		if p == Consume {
+			reason = ReasonPlace
 			hint = ReasonPlace + ": a record of residency " + c.residency + " goes to readers in its boundary only, whatever the policy says"
 		}
-		errs[i] = &api.Error{Code: p.denial(), Op: p.String(), Topic: c.topic, Hint: hint, Revision: g.Revision}
+		errs[i] = &api.Error{Code: p.denial(), Op: p.String(), Topic: c.topic, Hint: hint, Revision: g.Revision, Reason: reason}
 	}
 	return errs
 }

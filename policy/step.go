@@ -102,7 +102,7 @@ func (l *lapse) refusal(q Question) *Decision {
 		region = q.Origin
 	}
 	return &Decision{Code: api.PolicyUnavailable, Reasons: []Reason{{Code: ReasonStale, Text: l.hint}},
-		err: &api.Error{Code: api.PolicyUnavailable, Op: q.Point.String(), Topic: q.Topic, Region: region, Hint: l.hint, Revision: l.revision}}
+		err: &api.Error{Code: api.PolicyUnavailable, Op: q.Point.String(), Topic: q.Topic, Region: region, Hint: l.hint, Revision: l.revision, Reason: ReasonStale}}
 }
 
 // crosses reports whether an allow would let something out of one legal area into

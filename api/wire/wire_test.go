@@ -89,7 +89,7 @@ func TestRA5_ErrorSurvivesTheWire(t *testing.T) {
 		text := rapid.StringN(0, 8, 32)
 		want := &api.Error{
 			Code: api.Code(rapid.StringN(1, 8, 32).Draw(t, "code")), Op: text.Draw(t, "op"), Topic: text.Draw(t, "topic"),
-			Region: text.Draw(t, "region"), Field: text.Draw(t, "field"), Value: text.Draw(t, "value"), Hint: text.Draw(t, "hint"),
+			Region: text.Draw(t, "region"), Field: text.Draw(t, "field"), Value: text.Draw(t, "value"), Hint: text.Draw(t, "hint"), Reason: text.Draw(t, "reason"), Rule: text.Draw(t, "rule"),
 			RetryAfter: time.Duration(rapid.Int64().Draw(t, "after")), For: time.Duration(rapid.Int64().Draw(t, "for")), Revision: text.Draw(t, "revision"),
 		}
 		if rapid.Bool().Draw(t, "log") {

@@ -34,8 +34,9 @@ func (a *app) policyDiff() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "diff OLD NEW", Short: "Show every answer that differs between two policy directories",
 		Long: `Judges every question of either policy and shows exactly those whose answer changes:
-newly allowed, resting elsewhere, newly obliged, newly denied, and the logs and copies
-that hold what they may not have any more. Ends with 0 if no answer changes, 1 if one
+newly allowed, resting elsewhere, newly obliged, newly denied, the logs and copies that
+hold what they may not have any more, and the failover targets that are gained or lost.
+Ends with 0 if no answer changes, 1 if one
 does, and 4 if a directory cannot be loaded, so that nobody can say.`,
 		Example: "  domicile policy diff ./federation/policies ./next/policies --federation ./federation/federation.yaml",
 		Args:    arguments(2, 2, "OLD and NEW"),
@@ -231,6 +232,18 @@ func renderDiff(w io.Writer, v diffView) {
 		var rows [][]string
 		for _, t := range d.Touched {
 			rows = append(rows, []string{t.Log, t.Role + " in " + t.Region, strings.Join(t.Tags, " | "), t.What})
+		}
+		table(w, "  ", rows)
+	}
+	if len(d.Targets) > 0 {
+		fmt.Fprintf(w, "\nWHERE LOGS MAY MOVE WHEN THEIR HOME IS LOST\n")
+		var rows [][]string
+		for _, t := range d.Targets {
+			said := "may take it no longer: "
+			if t.Gained {
+				said = "may take it now; before: "
+			}
+			rows = append(rows, []string{t.Log, t.Region, said + t.Why})
 		}
 		table(w, "  ", rows)
 	}

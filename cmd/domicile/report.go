@@ -77,7 +77,7 @@ func (a *app) report(ctx context.Context, dir string, r reportFlags) (err error)
 
 // page gathers what is shown.
 func (a *app) page(ctx context.Context, p *opa.Policy, f *regions.Federation, live bool) (*review.Page, error) {
-	page := &review.Page{Policy: p.Table(), Federation: f, Matrix: p.Matrix(), Now: a.now()}
+	page := &review.Page{Policy: p.Table(), Federation: f, Matrix: p.Matrix(), Terms: p.Terms(), Now: a.now()}
 	for _, u := range p.Report.Rules {
 		page.Rules = append(page.Rules, review.PageRule{Name: u.Package + "/" + u.Rule, Set: u.Set, Text: u.Text, Article: u.Article, Owner: u.Owner,
 			ReviewBy: u.ReviewBy, Where: fmt.Sprintf("%s:%d", u.File, u.Line), Cells: u.Cells, Overdue: u.Overdue(a.now())})

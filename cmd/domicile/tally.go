@@ -54,6 +54,8 @@ type lineResult struct {
 	Code    api.Code `json:"code,omitempty"`
 	Field   string   `json:"field,omitempty"`
 	Hint    string   `json:"hint,omitempty"`
+	Reason  string   `json:"reason,omitempty"` // of a refusal by policy, with the rule that decided
+	Rule    string   `json:"rule,omitempty"`
 	MayBeIn string   `json:"may_be_in,omitempty"` // of an unknown outcome: the log that may hold it
 }
 
@@ -111,7 +113,7 @@ func (t *tally) done(line uint64, id string, ack api.Ack, err error) {
 	}
 	var e *api.Error
 	if errors.As(err, &e) {
-		r.Field, r.Hint = e.Field, e.Hint
+		r.Field, r.Hint, r.Reason, r.Rule = e.Field, e.Hint, e.Reason, e.Rule
 		if e.Log != (api.LogID{}) {
 			r.MayBeIn = e.Log.String()
 		}

@@ -28,6 +28,9 @@ func (s *source) readTerms(c *policy.Catalog) error {
 	return c.Terms.Check()
 }
 
+// Terms are the exceptions and mechanisms of the directory, whether they last or not.
+func (p *Policy) Terms() policy.Terms { return p.judge.policy.catalog.Terms }
+
 // schedule is the policy as it decides at a moment, with those that follow. p was judged
 // without any term.
 func (p *Policy) schedule(ctx context.Context, m Moment, f *regions.Federation) (*Policy, error) {

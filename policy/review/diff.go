@@ -47,6 +47,7 @@ type Diff struct {
 	Cells    int      `json:"changed_cells"`
 	Reworded int      `json:"reworded_cells"` // same decision for other reasons
 	Touched  []Touch  `json:"touched"`
+	Targets  []Target `json:"failover_targets"` // that are gained or lost
 
 	words words
 }
@@ -59,7 +60,7 @@ type pair struct {
 
 // Compare lists what changes. f is the federation of the new policy.
 func Compare(old, now *Table, f *regions.Federation) *Diff {
-	d := &Diff{Old: old.Revision, New: now.Revision, OldCells: len(old.Answers), NewCells: len(now.Answers), Changes: []Change{}, Touched: []Touch{}, words: now.words}
+	d := &Diff{Old: old.Revision, New: now.Revision, OldCells: len(old.Answers), NewCells: len(now.Answers), Changes: []Change{}, words: now.words}
 	var pairs []pair
 	for i := range now.Answers {
 		p := pair{question: now.Answers[i].Question, now: &now.Answers[i]}
@@ -75,6 +76,7 @@ func Compare(old, now *Table, f *regions.Federation) *Diff {
 	}
 	d.group(pairs)
 	d.Touched = touched(pairs, f)
+	d.Targets = targets(old, now, f)
 	return d
 }
 

@@ -24,6 +24,7 @@ type Page struct {
 	Policy     *Table
 	Federation *regions.Federation
 	Rules      []PageRule
+	Terms      policy.Terms
 	Matrix     []byte // matrix.csv; nil: there is none
 	Against    *Diff  // from the policy in force; nil: not asked
 	Live       string // where that policy is in force
@@ -78,7 +79,7 @@ func (p *Page) Write(w io.Writer) error {
 	}
 	return page.Execute(w, map[string]any{
 		"Revision": p.Policy.Revision, "Federation": p.Federation.Name(), "At": p.Now.UTC().Format("2 January 2006, 15:04") + " UTC",
-		"Cells": len(p.Policy.Answers), "Allowed": allowed, "Topics": p.topics(), "Rules": p.Rules, "Matrix": matrix,
+		"Cells": len(p.Policy.Answers), "Allowed": allowed, "Topics": p.topics(), "Rules": p.Rules, "Matrix": matrix, "Terms": p.terms(),
 		"Diff": p.diff(), "Live": p.Live, "Counted": p.Counted, "Boundaries": p.boundaries(), "Overdue": slices.ContainsFunc(p.Rules, func(r PageRule) bool { return r.Overdue }),
 	})
 }

@@ -573,7 +573,9 @@ type ErrorDetail struct {
 	ForNano        int64                  `protobuf:"varint,10,opt,name=for_nano,json=forNano,proto3" json:"for_nano,omitempty"`                       // how long the state has lasted; 0: not known
 	PolicyRevision string                 `protobuf:"bytes,11,opt,name=policy_revision,json=policyRevision,proto3" json:"policy_revision,omitempty"`
 	Op             string                 `protobuf:"bytes,12,opt,name=op,proto3" json:"op,omitempty"`
-	Log            *LogId                 `protobuf:"bytes,13,opt,name=log,proto3" json:"log,omitempty"` // of OUTCOME_UNKNOWN: the log that may hold the record
+	Log            *LogId                 `protobuf:"bytes,13,opt,name=log,proto3" json:"log,omitempty"`       // of OUTCOME_UNKNOWN: the log that may hold the record
+	Reason         string                 `protobuf:"bytes,14,opt,name=reason,proto3" json:"reason,omitempty"` // of a refusal by policy: the stable code of what decided, as D201_FORBIDDEN
+	Rule           string                 `protobuf:"bytes,15,opt,name=rule,proto3" json:"rule,omitempty"`     // the author's rule that decided, as package/id; "": none did
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -699,6 +701,20 @@ func (x *ErrorDetail) GetLog() *LogId {
 	return nil
 }
 
+func (x *ErrorDetail) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ErrorDetail) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
 var File_domicile_v1_record_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_record_proto_rawDesc = "" +
@@ -749,7 +765,7 @@ const file_domicile_v1_record_proto_rawDesc = "" +
 	"\x06copies\x18\x10 \x03(\tR\x06copies\x123\n" +
 	"\x15authority_unconfirmed\x18\x11 \x01(\bR\x14authorityUnconfirmed\"-\n" +
 	"\x05Retry\x12$\n" +
-	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\"\xe3\x02\n" +
+	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\"\x8f\x03\n" +
 	"\vErrorDetail\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x16\n" +
 	"\x06stored\x18\x02 \x01(\tR\x06stored\x12\x16\n" +
@@ -764,7 +780,9 @@ const file_domicile_v1_record_proto_rawDesc = "" +
 	" \x01(\x03R\aforNano\x12'\n" +
 	"\x0fpolicy_revision\x18\v \x01(\tR\x0epolicyRevision\x12\x0e\n" +
 	"\x02op\x18\f \x01(\tR\x02op\x12$\n" +
-	"\x03log\x18\r \x01(\v2\x12.domicile.v1.LogIdR\x03logB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
+	"\x03log\x18\r \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12\x16\n" +
+	"\x06reason\x18\x0e \x01(\tR\x06reason\x12\x12\n" +
+	"\x04rule\x18\x0f \x01(\tR\x04ruleB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
 var (
 	file_domicile_v1_record_proto_rawDescOnce sync.Once
