@@ -68,6 +68,12 @@ type signedLab struct {
 
 func openSigned(t *testing.T, change ...func(region string, c *node.Config)) *signedLab {
 	t.Helper()
+	return openSignedAs(t, lab.Options{Pace: 0.25}, change...)
+}
+
+// openSignedAs also says at which pace, and through which seams.
+func openSignedAs(t *testing.T, o lab.Options, change ...func(region string, c *node.Config)) *signedLab {
+	t.Helper()
 	x := &signedLab{T: t, desks: map[string]*client.Client{}, doors: map[string]*client.Client{}}
 	trust := bundle.Trust{Need: []bundle.Need{{Role: "legal", Count: 1}, {Role: "engineering", Count: 1}}}
 	for id, role := range map[string]string{"anna": "legal", "ben": "engineering"} {
@@ -86,12 +92,14 @@ func openSigned(t *testing.T, change ...func(region string, c *node.Config)) *si
 		}
 		trust.Keys = append(trust.Keys, bundle.Key{ID: id, Role: role, Public: public})
 	}
-	l, err := lab.Open(t.Context(), lab.Options{Manifest: []byte(signedManifest), Pace: 0.25, Config: func(region string, c *node.Config) {
+	o.Manifest = []byte(signedManifest)
+	o.Config = func(region string, c *node.Config) {
 		c.Policy = trust
 		for _, f := range change {
 			f(region, c)
 		}
-	}})
+	}
+	l, err := lab.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
