@@ -32,5 +32,6 @@ type Ack struct {
 	PolicyRevision string   // of the decision that admitted it at its home
 	Copies         []string // other regions on whose disks it is as well, where the topic waits for them
 	Unconfirmed    bool     // durable there, but the placement authority is out of reach: a forced failover would make it void
+	Drill          string   // id of a drill that held links of the region that was asked; "": of none
 	Position       Position
 }

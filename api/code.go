@@ -173,6 +173,7 @@ type Error struct {
 	Revision   string        // policy revision that decided, if one did
 	Reason     string        // of a refusal by policy: the stable code of what decided, as D201_FORBIDDEN
 	Rule       string        // the author's rule that decided, as package/id; "": none did
+	Drill      string        // id of a drill that held links of the region that was asked; "": of none
 	Err        error
 }
 
@@ -200,6 +201,9 @@ func (e *Error) Error() string {
 	}
 	if e.For > 0 {
 		fmt.Fprintf(&b, " for=%s", e.For.Round(time.Second))
+	}
+	if e.Drill != "" {
+		fmt.Fprintf(&b, " drill=%s", e.Drill)
 	}
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)

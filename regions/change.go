@@ -129,7 +129,17 @@ func fixed(a, b *state) error {
 	if !slices.Equal(a.voters, b.voters) {
 		return restart("authority.voters", quoteEmpty(strings.Join(a.voters, ","))+" | "+quoteEmpty(strings.Join(b.voters, ",")))
 	}
+	if before, after := drillsText(a.drills), drillsText(b.drills); before != after {
+		return restart("drills", quoteEmpty(before)+" | "+quoteEmpty(after))
+	}
 	return nil
+}
+
+func drillsText(d *Drills) string {
+	if d == nil {
+		return ""
+	}
+	return d.String()
 }
 
 // changeOf names what becomes of a topic; before or after is nil for one that is new

@@ -23,6 +23,7 @@ type manifestFile struct {
 	Boundaries map[string][]string `yaml:"boundaries"`
 	Links      [][]string          `yaml:"links"` // pairs; absent: every pair
 	Authority  *Council            `yaml:"authority"`
+	Drills     *Drills             `yaml:"drills"` // absent: nobody may cut a link on purpose
 	Topics     map[string]*Topic   `yaml:"topics"`
 }
 
@@ -38,6 +39,7 @@ type state struct {
 	digests     map[string]string
 	links       map[string][]string
 	voters      []string
+	drills      *Drills
 	placed      map[api.LogID]Placed // what the authority says, over what the manifest says
 }
 
@@ -61,7 +63,7 @@ func ParseManifest(file string, data []byte) (*Federation, error) {
 		name: m.Federation, regions: map[string]Region{}, boundaries: map[string]Boundary{},
 		topics: map[string]*Topic{}, digests: map[string]string{}, links: map[string][]string{},
 	}
-	for _, step := range []func(*state) error{m.checkHead, m.addRegions, m.addBoundaries, m.addLinks, m.addAuthority, m.addTopics} {
+	for _, step := range []func(*state) error{m.checkHead, m.addRegions, m.addBoundaries, m.addLinks, m.addAuthority, m.addDrills, m.addTopics} {
 		if err := step(f); err != nil {
 			return nil, err
 		}
@@ -236,6 +238,9 @@ func (f *state) digest() string {
 	all := map[string]any{"federation": f.name, "regions": regions, "links": links, "topics": f.digests}
 	if len(f.voters) > 0 {
 		all["authority"] = f.voters
+	}
+	if f.drills != nil {
+		all["drills"] = f.drills.String()
 	}
 	return digestOf(all)
 }

@@ -13,7 +13,7 @@ func AckToProto(a api.Ack) *pb.Ack {
 		Sequence: a.Sequence, IngestTimeUnixNano: TimeToProto(a.IngestTime),
 		Durability: string(a.Durability), Duplicate: a.Duplicate, Forwarded: a.Forwarded,
 		EventTimeOdd: a.EventTimeOdd, PolicyRevision: a.PolicyRevision, Position: string(a.Position), Copies: a.Copies,
-		AuthorityUnconfirmed: a.Unconfirmed,
+		AuthorityUnconfirmed: a.Unconfirmed, Drill: a.Drill,
 	}
 }
 
@@ -25,7 +25,7 @@ func AckFromProto(m *pb.Ack) api.Ack {
 		WriterTerm: m.GetWriterTerm(), Sequence: m.GetSequence(), IngestTime: TimeFromProto(m.GetIngestTimeUnixNano()),
 		Durability: api.Durability(m.GetDurability()), Duplicate: m.GetDuplicate(), Forwarded: m.GetForwarded(),
 		EventTimeOdd: m.GetEventTimeOdd(), PolicyRevision: m.GetPolicyRevision(), Position: api.Position(m.GetPosition()), Copies: m.GetCopies(),
-		Unconfirmed: m.GetAuthorityUnconfirmed(),
+		Unconfirmed: m.GetAuthorityUnconfirmed(), Drill: m.GetDrill(),
 	}
 }
 

@@ -71,7 +71,7 @@ func StatusFromError(err error) *statuspb.Status {
 		Code: clean(string(e.Code)), Stored: string(e.Code.Stored()), Action: string(e.Code.Action()),
 		Op: clean(e.Op), Topic: clean(e.Topic), Region: clean(e.Region), Field: clean(e.Field), Value: clean(e.Value),
 		Hint: clean(e.Hint), RetryAfterNano: int64(e.RetryAfter), ForNano: int64(e.For), PolicyRevision: clean(e.Revision),
-		Log: LogToProto(e.Log), Reason: clean(e.Reason), Rule: clean(e.Rule),
+		Log: LogToProto(e.Log), Reason: clean(e.Reason), Rule: clean(e.Rule), Drill: clean(e.Drill),
 	})
 	text := plainText(e)
 	if e.Err != nil {
@@ -108,7 +108,7 @@ func fromDetail(m *pb.ErrorDetail, message string) error {
 		Code: api.Code(m.GetCode()), Op: m.GetOp(), Topic: m.GetTopic(), Region: m.GetRegion(),
 		Field: m.GetField(), Value: m.GetValue(), Hint: m.GetHint(),
 		RetryAfter: time.Duration(m.GetRetryAfterNano()), For: time.Duration(m.GetForNano()), Revision: m.GetPolicyRevision(),
-		Log: LogFromProto(m.GetLog()), Reason: m.GetReason(), Rule: m.GetRule(),
+		Log: LogFromProto(m.GetLog()), Reason: m.GetReason(), Rule: m.GetRule(), Drill: m.GetDrill(),
 	}
 	if cause, ok := strings.CutPrefix(message, plainText(e)+causeMark); ok {
 		e.Err = errors.New(cause)

@@ -26,7 +26,7 @@ var floors = [][]string{
 	{"api/wire"},
 	{"policy", "policy/bundle", "regions/fabric", "regions/identity", "regions/placement"},
 	{"regions/approval", "regions/council", "regions/link", "regions/loss", "api/client", "policy/review", "policy/traffic"},
-	{"gateway", "gateway/divergence", "gateway/failover", "gateway/handover", "gateway/mover", "gateway/placer", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/drill/history", "chaos/ledger"},
+	{"gateway", "gateway/divergence", "gateway/drill", "gateway/failover", "gateway/handover", "gateway/mover", "gateway/placer", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/drill/history", "chaos/ledger"},
 	{"gateway/door", "gateway/admin", "chaos/drill/oracle", "chaos/invariant"},
 	{"gateway/node"},
 	{"chaos/lab", "chaos/shop"},

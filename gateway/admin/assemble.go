@@ -20,7 +20,7 @@ func Assemble(v View) *pb.StatusResponse {
 		NowUnixNano: wire.TimeToProto(v.Now), StartedUnixNano: wire.TimeToProto(v.Started),
 		Links: linkStates(&v), Troubles: troubles(&v), Policies: policyStates(&v), Certificates: certificateStates(&v),
 		Clock: &pb.ClockState{StepSeconds: v.ClockStep.Seconds()}, Candidate: v.Policy.Candidate, Logs: uint32(len(v.Holdings)),
-		Warnings: warnings(&v), Seat: seatState(&v),
+		Warnings: warnings(&v), Seat: seatState(&v), Drill: v.Drill.ID,
 	}
 	if s := v.Storage; s != nil {
 		m.Storage = &pb.StorageState{Healthy: s.Healthy, Reason: s.Reason, UsedBytes: s.Used, LimitBytes: s.Limit, Path: s.Path, Durability: s.Durability}
@@ -145,7 +145,7 @@ func certificateStates(v *View) []*pb.CertificateState {
 const warnDays = 14
 
 func warnings(v *View) []string {
-	out := slices.Clone(v.Warnings)
+	out := slices.Concat(drillWarnings(&v.Drill), v.Warnings)
 	if !v.Seat.Open && !v.Seat.Hands {
 		out = append(out, "the logs are not open here: links, lags and logs are unknown: "+v.Seat.Reason)
 	}

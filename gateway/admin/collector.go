@@ -36,6 +36,7 @@ var (
 	regionQuorum    = desc("domicile_region_quorum", "1 if a majority of the region's nodes is heard.")
 	storageHealthy  = desc("domicile_storage_healthy", "1 if this region's store takes records.")
 	storageUsed     = desc("domicile_storage_used_bytes", "Bytes used in this region's store.")
+	drillActive     = desc("domicile_drill_active", "1 while a drill is armed or holds links of this region cut.", "drill", "isolate", "phase")
 	storageLimit    = desc("domicile_storage_limit_bytes", "Bytes this region's store may use.")
 )
 
@@ -72,6 +73,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	if v.Policy.Active {
 		gauge(policySerial, float64(v.Policy.Serial))
+	}
+	if d := &v.Drill; d.ID != "" {
+		gauge(drillActive, 1, d.ID, d.Spec.Isolate, string(d.Phase))
 	}
 	for _, cert := range v.Certificates {
 		gauge(certificateDays, cert.Ends.Sub(v.Now).Hours()/24, cert.Name, cert.Kind)

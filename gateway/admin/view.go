@@ -6,6 +6,7 @@ import (
 	"time"
 
 	pb "domicile/api/domicile/v1"
+	"domicile/gateway/drill"
 	"domicile/regions"
 )
 
@@ -81,6 +82,7 @@ type Sources struct {
 	Certificates func() []Certificate
 	ClockStep    func() time.Duration // of the wall clock against the steady one
 	Warnings     func() []string
+	Drill        func() drill.State // what is cut on purpose; nil: nothing ever is
 	// Combinations lists a topic's allowed tag combinations, each as api.TagString.
 	Combinations func(topic string) []string
 }
@@ -100,6 +102,7 @@ type View struct {
 	Certificates    []Certificate
 	ClockStep       time.Duration
 	Warnings        []string
+	Drill           drill.State
 	Resident        map[string]bool // topics that may carry records of a boundary
 	Silent          []string        // sources that did not answer in time
 

@@ -88,6 +88,7 @@ var methodKinds = map[string][]string{
 	"/domicile.v1.PlacementService/":   {operator},
 	"/domicile.v1.FailoverService/":    {operator},
 	"/domicile.v1.DivergenceService/":  {operator},
+	"/domicile.v1.DrillService/":       {operator},
 	"/domicile.v1.AdminService/Lag":    {client, operator},
 	"/domicile.v1.AdminService/Topics": {client, operator},
 	"/grpc.health.v1.Health/":          {client, operator},

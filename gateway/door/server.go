@@ -62,6 +62,7 @@ type Config struct {
 	Placement  pb.PlacementServiceServer  // with Admin
 	Failover   pb.FailoverServiceServer   // with Admin
 	Divergence pb.DivergenceServiceServer // with Admin
+	Drill      pb.DrillServiceServer      // with Admin
 	// Quotas are the node's, if more than this door counts by them; nil: the door's own.
 	Quotas *Quotas
 	// Refused is told of each record that a quota refused; topic is "" for a name that is
@@ -130,6 +131,9 @@ func New(c Config) (*Server, error) {
 	}
 	if c.Divergence != nil {
 		pb.RegisterDivergenceServiceServer(s.grpc, c.Divergence)
+	}
+	if c.Drill != nil {
+		pb.RegisterDrillServiceServer(s.grpc, c.Drill)
 	}
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"errors"
 
 	"domicile/api"
 	"domicile/gateway"
@@ -16,6 +18,7 @@ type entrance Node
 
 // Publish hands a record to the turn's gateway, or to another node's.
 func (e *entrance) Publish(ctx context.Context, r api.Record, who regions.Principal, away func(), done func(api.Ack, error)) {
+	done = e.duringDrill(done)
 	if t := e.turn.Load(); t != nil {
 		t.gateway.Publish(ctx, r, who, away, done)
 		return
@@ -28,6 +31,26 @@ func (e *entrance) Publish(ctx context.Context, r api.Record, who regions.Princi
 		e.admin.HandedOver(api.CodeOf(err))
 		done(ack, err)
 	})
+}
+
+// duringDrill has answers say which drill held links of this region when the record came
+// in, or holds them now.
+func (e *entrance) duringDrill(done func(api.Ack, error)) func(api.Ack, error) {
+	before := e.drills.Active()
+	return func(ack api.Ack, err error) {
+		id := cmp.Or(e.drills.Active(), before)
+		if id == "" {
+			done(ack, err)
+			return
+		}
+		ack.Drill = id
+		var refusal *api.Error
+		if errors.As(err, &refusal) {
+			told := *refusal // it may be anybody's
+			told.Drill, err = id, &told
+		}
+		done(ack, err)
+	}
 }
 
 // Read reads from the turn's logs, or at the node of the region that holds the seat. When

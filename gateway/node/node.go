@@ -18,6 +18,7 @@ import (
 	pb "domicile/api/domicile/v1"
 	"domicile/gateway/admin"
 	"domicile/gateway/door"
+	"domicile/gateway/drill"
 	"domicile/gateway/failover"
 	"domicile/gateway/handover"
 	"domicile/gateway/placer"
@@ -53,6 +54,7 @@ type Node struct {
 	admin    *admin.Admin
 	moves    *admin.Failover // of logs
 	stock    failover.Stock  // which tags they hold
+	drills   *drill.Desk     // what is cut on purpose
 	pages    net.Listener    // of /metrics and health
 	quotas   *door.Quotas    // of what is published in the region
 	out      *handover.Out   // to the holder of the seat; nil in a solo region
@@ -120,6 +122,7 @@ func (n *Node) Start(ctx context.Context) error {
 		{"policy", n.openPolicy},
 		{"placement", n.openPlacer},
 		{"failover", n.openFailover},
+		{"drills", n.openDrills},
 		{"hand-over", n.openHandover},
 		{"admin", n.openAdmin},
 		{"turn", func(ctx context.Context) (err error) { first, err = n.firstTurn(ctx); return err }},

@@ -49,10 +49,11 @@ type Cut struct {
 	Planes []Plane
 	Dirs   []regions.Direction
 	Mode   Mode
+	Drill  string        // id of the drill that it belongs to; "": of none
 	Left   time.Duration // of its lease
 }
 
-// String is "reject control+data+council in+out".
+// String is "reject control+data+council in+out", and of which drill.
 func (c Cut) String() string {
 	dirs := make([]string, len(c.Dirs))
 	for i, d := range c.Dirs {
@@ -62,7 +63,11 @@ func (c Cut) String() string {
 	for i, p := range c.Planes {
 		planes[i] = string(p)
 	}
-	return fmt.Sprintf("%s %s %s", c.Mode, strings.Join(planes, "+"), strings.Join(dirs, "+"))
+	text := fmt.Sprintf("%s %s %s", c.Mode, strings.Join(planes, "+"), strings.Join(dirs, "+"))
+	if c.Drill != "" {
+		text += " of drill " + c.Drill
+	}
+	return text
 }
 
 // Gates holds the fault gates of all links of one region. It is held in memory only
@@ -97,6 +102,12 @@ func newGates(boot regions.BootClock, known func(peer string) bool, notify func(
 // Cut takes planes and directions of the link with peer away for lease, and returns
 // the cut's id. Cuts add up; each ends by itself.
 func (g *Gates) Cut(peer string, planes []Plane, dirs []regions.Direction, mode Mode, lease time.Duration) (uint64, error) {
+	return g.Hold(Cut{Peer: peer, Planes: planes, Dirs: dirs, Mode: mode}, lease)
+}
+
+// Hold is Cut for a cut that says more of itself. Its ID and Left are not looked at.
+func (g *Gates) Hold(what Cut, lease time.Duration) (uint64, error) {
+	peer, planes, dirs, mode := what.Peer, what.Planes, what.Dirs, what.Mode
 	bad := func(field, value, hint string) error {
 		return &api.Error{Code: api.BadRequest, Op: "cut link", Region: peer, Field: field, Value: value, Hint: hint}
 	}
@@ -119,7 +130,8 @@ func (g *Gates) Cut(peer string, planes []Plane, dirs []regions.Direction, mode 
 	}
 	g.next++
 	id := g.next
-	c := &heldCut{Cut: Cut{ID: id, Peer: peer, Planes: slices.Clone(planes), Dirs: slices.Clone(dirs), Mode: mode}, lease: lease, ends: g.boot() + lease}
+	what.ID, what.Planes, what.Dirs, what.Left = id, slices.Clone(planes), slices.Clone(dirs), 0
+	c := &heldCut{Cut: what, lease: lease, ends: g.boot() + lease}
 	c.timer = time.AfterFunc(lease, func() { g.expire(id) })
 	g.cuts[id] = c
 	g.active.Add(1)
@@ -149,15 +161,19 @@ func (g *Gates) doomedLocked(c *heldCut) []*gatedConn {
 }
 
 // Renew starts the cut's lease anew. False: it has ended already.
-func (g *Gates) Renew(id uint64) bool {
+func (g *Gates) Renew(id uint64) bool { return g.RenewFor(id, MaxLease) }
+
+// RenewFor is Renew for a lease that ends after most at the latest.
+func (g *Gates) RenewFor(id uint64, most time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c, ok := g.cuts[id]
 	if !ok || g.boot() >= c.ends {
 		return false
 	}
-	c.ends = g.boot() + c.lease
-	c.timer.Reset(c.lease)
+	lease := min(c.lease, most)
+	c.ends = g.boot() + lease
+	c.timer.Reset(lease)
 	return true
 }
 

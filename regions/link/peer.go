@@ -221,13 +221,16 @@ func (p *peerLink) why(s regions.LinkStatus) error {
 
 // unreachable is the refusal of a call that needs the link while it is down.
 func (p *peerLink) unreachable(op string) error {
-	now := p.now()
+	now, cut := p.now(), p.mesh.gates.held(p.name)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := &api.Error{Code: api.HomeUnreachable, Op: op, Region: p.name, RetryAfter: min(max(p.nextDial.Sub(now), p.beat/5), longestWait),
 		Hint: "the link is down: send it again with the same id"}
 	if !p.up && !p.since.IsZero() {
 		e.For = now.Sub(p.since)
+	}
+	if cut != "" {
+		e.Hint = "a fault gate holds the link (" + cut + "): send it again with the same id"
 	}
 	return e
 }

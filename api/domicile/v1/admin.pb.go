@@ -78,7 +78,8 @@ type StatusResponse struct {
 	Logs            uint32                 `protobuf:"varint,17,opt,name=logs,proto3" json:"logs,omitempty"`          // logs this region holds
 	Warnings        []string               `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	Seat            *SeatState             `protobuf:"bytes,19,opt,name=seat,proto3" json:"seat,omitempty"`
-	From            string                 `protobuf:"bytes,20,opt,name=from,proto3" json:"from,omitempty"` // the node whose links, logs and troubles these are; empty: the one that was asked
+	Drill           string                 `protobuf:"bytes,21,opt,name=drill,proto3" json:"drill,omitempty"` // id of the drill that is armed or cut at the node that was asked; empty: none
+	From            string                 `protobuf:"bytes,20,opt,name=from,proto3" json:"from,omitempty"`   // the node whose links, logs and troubles these are; empty: the one that was asked
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -244,6 +245,13 @@ func (x *StatusResponse) GetSeat() *SeatState {
 		return x.Seat
 	}
 	return nil
+}
+
+func (x *StatusResponse) GetDrill() string {
+	if x != nil {
+		return x.Drill
+	}
+	return ""
 }
 
 func (x *StatusResponse) GetFrom() string {
@@ -2036,7 +2044,7 @@ var File_domicile_v1_admin_proto protoreflect.FileDescriptor
 const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x17domicile/v1/admin.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/change.proto\x1a\x18domicile/v1/verify.proto\x1a\x18domicile/v1/policy.proto\x1a\x18domicile/v1/bundle.proto\"\x0f\n" +
-	"\rStatusRequest\"\xde\x05\n" +
+	"\rStatusRequest\"\xf4\x05\n" +
 	"\x0eStatusResponse\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1e\n" +
 	"\n" +
@@ -2059,7 +2067,8 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\tcandidate\x18\x10 \x01(\tR\tcandidate\x12\x12\n" +
 	"\x04logs\x18\x11 \x01(\rR\x04logs\x12\x1a\n" +
 	"\bwarnings\x18\x12 \x03(\tR\bwarnings\x12*\n" +
-	"\x04seat\x18\x13 \x01(\v2\x16.domicile.v1.SeatStateR\x04seat\x12\x12\n" +
+	"\x04seat\x18\x13 \x01(\v2\x16.domicile.v1.SeatStateR\x04seat\x12\x14\n" +
+	"\x05drill\x18\x15 \x01(\tR\x05drill\x12\x12\n" +
 	"\x04from\x18\x14 \x01(\tR\x04from\"\xf9\x01\n" +
 	"\tSeatState\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x12\n" +

@@ -359,6 +359,7 @@ type Ack struct {
 	Position             string                 `protobuf:"bytes,15,opt,name=position,proto3" json:"position,omitempty"`                                                      // opaque
 	Copies               []string               `protobuf:"bytes,16,rep,name=copies,proto3" json:"copies,omitempty"`                                                          // other regions on whose disks it is as well, where the topic waits for them
 	AuthorityUnconfirmed bool                   `protobuf:"varint,17,opt,name=authority_unconfirmed,json=authorityUnconfirmed,proto3" json:"authority_unconfirmed,omitempty"` // the home could not reach the placement authority: a forced failover would make the record void
+	Drill                string                 `protobuf:"bytes,18,opt,name=drill,proto3" json:"drill,omitempty"`                                                            // id of a drill that held links of the region that was asked; empty: of none
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -512,6 +513,13 @@ func (x *Ack) GetAuthorityUnconfirmed() bool {
 	return false
 }
 
+func (x *Ack) GetDrill() string {
+	if x != nil {
+		return x.Drill
+	}
+	return ""
+}
+
 // Retry marks a record that is sent again after a try whose outcome nobody knows.
 type Retry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -576,6 +584,7 @@ type ErrorDetail struct {
 	Log            *LogId                 `protobuf:"bytes,13,opt,name=log,proto3" json:"log,omitempty"`       // of OUTCOME_UNKNOWN: the log that may hold the record
 	Reason         string                 `protobuf:"bytes,14,opt,name=reason,proto3" json:"reason,omitempty"` // of a refusal by policy: the stable code of what decided, as D201_FORBIDDEN
 	Rule           string                 `protobuf:"bytes,15,opt,name=rule,proto3" json:"rule,omitempty"`     // the author's rule that decided, as package/id; "": none did
+	Drill          string                 `protobuf:"bytes,16,opt,name=drill,proto3" json:"drill,omitempty"`   // id of a drill that held links of the region that was asked; empty: of none
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -715,6 +724,13 @@ func (x *ErrorDetail) GetRule() string {
 	return ""
 }
 
+func (x *ErrorDetail) GetDrill() string {
+	if x != nil {
+		return x.Drill
+	}
+	return ""
+}
+
 var File_domicile_v1_record_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_record_proto_rawDesc = "" +
@@ -741,7 +757,7 @@ const file_domicile_v1_record_proto_rawDesc = "" +
 	"\x05LogId\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12\x12\n" +
-	"\x04slot\x18\x03 \x01(\tR\x04slot\"\xbc\x04\n" +
+	"\x04slot\x18\x03 \x01(\tR\x04slot\"\xd2\x04\n" +
 	"\x03Ack\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\aid_made\x18\x02 \x01(\bR\x06idMade\x12$\n" +
@@ -763,9 +779,10 @@ const file_domicile_v1_record_proto_rawDesc = "" +
 	"\x0fpolicy_revision\x18\x0e \x01(\tR\x0epolicyRevision\x12\x1a\n" +
 	"\bposition\x18\x0f \x01(\tR\bposition\x12\x16\n" +
 	"\x06copies\x18\x10 \x03(\tR\x06copies\x123\n" +
-	"\x15authority_unconfirmed\x18\x11 \x01(\bR\x14authorityUnconfirmed\"-\n" +
+	"\x15authority_unconfirmed\x18\x11 \x01(\bR\x14authorityUnconfirmed\x12\x14\n" +
+	"\x05drill\x18\x12 \x01(\tR\x05drill\"-\n" +
 	"\x05Retry\x12$\n" +
-	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\"\x8f\x03\n" +
+	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\"\xa5\x03\n" +
 	"\vErrorDetail\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x16\n" +
 	"\x06stored\x18\x02 \x01(\tR\x06stored\x12\x16\n" +
@@ -782,7 +799,8 @@ const file_domicile_v1_record_proto_rawDesc = "" +
 	"\x02op\x18\f \x01(\tR\x02op\x12$\n" +
 	"\x03log\x18\r \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12\x16\n" +
 	"\x06reason\x18\x0e \x01(\tR\x06reason\x12\x12\n" +
-	"\x04rule\x18\x0f \x01(\tR\x04ruleB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
+	"\x04rule\x18\x0f \x01(\tR\x04rule\x12\x14\n" +
+	"\x05drill\x18\x10 \x01(\tR\x05drillB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
 var (
 	file_domicile_v1_record_proto_rawDescOnce sync.Once

@@ -1,0 +1,102 @@
+package admin
+
+import (
+	"context"
+	"time"
+
+	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
+	"domicile/gateway/drill"
+	"domicile/regions"
+	"domicile/regions/link"
+)
+
+// Drills is DrillService: what operators ask of the node's drill desk, in the words of the
+// wire. It is safe for concurrent use.
+type Drills struct {
+	pb.UnimplementedDrillServiceServer
+	Desk *drill.Desk
+	// Caller is the name in the certificate of whoever called.
+	Caller func(context.Context) string
+}
+
+// ArmDrill keeps the node for a drill.
+func (s *Drills) ArmDrill(ctx context.Context, m *pb.ArmDrillRequest) (*pb.DrillState, error) {
+	return s.answer(s.Desk.Arm(ctx, s.Caller(ctx), m.GetId(), SpecFromProto(m.GetSpec()), m.GetReason(), m.GetApprovals(), m.GetDryRun()))
+}
+
+// CutDrill cuts what was armed.
+func (s *Drills) CutDrill(ctx context.Context, m *pb.DrillRef) (*pb.DrillState, error) {
+	return s.answer(s.Desk.Cut(s.Caller(ctx), m.GetId()))
+}
+
+// RenewDrill begins the lease anew.
+func (s *Drills) RenewDrill(ctx context.Context, m *pb.DrillRef) (*pb.DrillState, error) {
+	return s.answer(s.Desk.Renew(s.Caller(ctx), m.GetId()))
+}
+
+// HealDrill ends the drill.
+func (s *Drills) HealDrill(_ context.Context, m *pb.DrillRef) (*pb.DrillState, error) {
+	return s.answer(s.Desk.Heal(m.GetId()))
+}
+
+// DrillStatus says what is held.
+func (s *Drills) DrillStatus(context.Context, *pb.DrillStatusRequest) (*pb.DrillState, error) {
+	return s.answer(s.Desk.State(), nil)
+}
+
+func (s *Drills) answer(d drill.State, err error) (*pb.DrillState, error) {
+	if err != nil {
+		return nil, wire.GRPCError(err)
+	}
+	c := &s.Desk.Config
+	m := &pb.DrillState{Region: c.Self, Id: d.ID, Phase: string(d.Phase), By: d.By, Consent: d.Consent, LeftNano: int64(d.Left), CapLeftNano: int64(d.CapLeft),
+		NowUnixNano: wire.TimeToProto(c.Clock.Now()), SinceUnixNano: wire.TimeToProto(d.Since)}
+	if d.Spec.Isolate != "" {
+		m.Spec = SpecToProto(d.Spec)
+	}
+	for _, cut := range d.Cuts {
+		m.Cuts = append(m.Cuts, &pb.DrillCut{Peer: cut.Peer, Planes: texts(cut.Planes), Directions: texts(cut.Dirs), Fault: drill.FaultOf(cut.Mode), Drill: cut.Drill, LeftNano: int64(cut.Left)})
+	}
+	if d.Last.ID != "" {
+		m.Last = &pb.DrillEnd{Id: d.Last.ID, How: d.Last.How, AtUnixNano: wire.TimeToProto(d.Last.At)}
+	}
+	if limits := c.Federation.Drills(); limits != nil {
+		m.Permitted, m.Approvals, m.MaxForNano, m.Windows = true, uint32(limits.Approvals), int64(limits.MaxFor), limits.WindowsText()
+	}
+	return m, nil
+}
+
+// SpecFromProto reads what is to be cut; whether it makes sense is the desk's to say.
+func SpecFromProto(m *pb.DrillSpec) drill.Spec {
+	s := drill.Spec{Isolate: m.GetIsolate(), Peers: m.GetPeers(), Direction: m.GetDirection(), Fault: m.GetFault(), Lease: time.Duration(m.GetLeaseNano()), For: time.Duration(m.GetForNano())}
+	for _, p := range m.GetPlanes() {
+		s.Planes = append(s.Planes, link.Plane(p))
+	}
+	return s
+}
+
+// SpecToProto makes the message of what is cut.
+func SpecToProto(s drill.Spec) *pb.DrillSpec {
+	return &pb.DrillSpec{Isolate: s.Isolate, Peers: s.Peers, Planes: texts(s.Planes), Direction: s.Direction, Fault: s.Fault, LeaseNano: int64(s.Lease), ForNano: int64(s.For)}
+}
+
+func texts[T ~string](list []T) []string {
+	var out []string
+	for _, v := range list {
+		out = append(out, string(v))
+	}
+	return out
+}
+
+// drillWarnings say in the status that links are cut on purpose.
+func drillWarnings(s *drill.State) []string {
+	if s.ID == "" {
+		return nil
+	}
+	what := "is armed by " + s.By + "; nothing is cut yet"
+	if s.Phase == drill.Cut {
+		what = "cuts links of this region, by " + s.By + ": they heal by themselves in " + regions.Span(s.Left) + " unless it is renewed, and in " + regions.Span(s.CapLeft) + " in any case"
+	}
+	return []string{"drill " + s.ID + " " + what}
+}

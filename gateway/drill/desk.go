@@ -1,0 +1,362 @@
+package drill
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"domicile/api"
+	"domicile/regions"
+	"domicile/regions/approval"
+	"domicile/regions/link"
+)
+
+// Gates are the fault gates under the links of the region. *link.Gates is one.
+type Gates interface {
+	Hold(what link.Cut, lease time.Duration) (uint64, error)
+	RenewFor(id uint64, most time.Duration) bool
+	Heal(id uint64) bool
+	Active() []link.Cut
+}
+
+// Config is what a Desk works with. All of it is required.
+type Config struct {
+	Self       string
+	Federation *regions.Federation
+	// Gates are those of the region's links, as long as this node has them; else the
+	// error says who does.
+	Gates func() (Gates, error)
+	// Verifier checks approvals and roles by this node's own trust.
+	Verifier *approval.Verifier
+	// Audit notes that a drill was armed, before anything is cut.
+	Audit  func(ctx context.Context, id, reason string) error
+	Clock  regions.Clock
+	Boot   regions.BootClock
+	Logger *slog.Logger
+}
+
+// Phase is where a node stands with a drill.
+type Phase string
+
+// The phases.
+const (
+	Armed Phase = "armed" // agreed to, nothing is cut
+	Cut   Phase = "cut"
+)
+
+// How a drill ended at a node.
+const (
+	Healed = "healed" // by word
+	Lapsed = "lapsed" // nobody renewed it
+	Capped = "capped" // it had lasted as long as it may
+	Lost   = "lost"   // a gate of it ended by itself, as when the region's links were opened anew
+)
+
+// End is how a drill ended.
+type End struct {
+	ID, How string
+	At      time.Time
+}
+
+// State is what a desk holds. ID "" is no drill.
+type State struct {
+	ID      string
+	Spec    Spec
+	Phase   Phase
+	By      string
+	Since   time.Time     // of the phase
+	Left    time.Duration // of the lease
+	CapLeft time.Duration // of the whole, once it is cut
+	Cuts    []link.Cut    // all that the region's gates hold, of a drill or not
+	Last    End           // zero: none in this run
+	Consent string        // what approvals sign
+}
+
+// Desk is a node's part in drills. One is held at a time. It is safe for concurrent use.
+type Desk struct {
+	Config
+	shown atomic.Pointer[string] // id of the drill that is cut here; nil: none
+
+	mu   sync.Mutex
+	held *held
+	last End
+}
+
+type held struct {
+	id, by  string
+	spec    Spec
+	phase   Phase
+	since   time.Time
+	ends    time.Duration // of the lease, on the boot clock
+	cap     time.Duration // of the cut, on the boot clock
+	gates   Gates
+	cuts    []uint64
+	timer   *time.Timer
+	consent string
+}
+
+// New is a desk that holds nothing.
+func New(c Config) *Desk { return &Desk{Config: c} }
+
+// Active is the id of the drill that holds links of this region; "": none.
+func (d *Desk) Active() string {
+	if id := d.shown.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
+// Arm keeps the node for a drill until its lease ends, if the manifest, the roles, the
+// approvals and the present state allow it. who is the operator's name. A dry run only
+// checks. Sent again by the same person it is the same drill, with its lease begun anew.
+func (d *Desk) Arm(ctx context.Context, who, id string, s Spec, reason string, approvals []string, dryRun bool) (State, error) {
+	if err := d.permitted(who, id, &s, reason, approvals, dryRun); err != nil {
+		return State{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.held; h != nil && !dryRun && h.id == id && h.by == who && h.phase == Armed && h.consent == s.Consent(d.Federation.Name()) {
+		d.extend(h)
+		return d.state(), nil
+	}
+	if err := d.free(); err != nil {
+		return State{}, err
+	}
+	if dryRun {
+		out := d.state()
+		out.Spec, out.Consent = s, s.Consent(d.Federation.Name())
+		return out, nil
+	}
+	if err := d.Audit(ctx, id, reason); err != nil {
+		return State{}, err
+	}
+	h := &held{id: id, by: who, spec: s, phase: Armed, since: d.Clock.Now(), consent: s.Consent(d.Federation.Name())}
+	h.timer = time.AfterFunc(s.Lease, func() { d.expire(h) })
+	d.held = h
+	d.extend(h)
+	d.Logger.Warn("a drill is armed", "drill", id, "by", who, "isolate", s.Isolate)
+	return d.state(), nil
+}
+
+// permitted asks everything that does not depend on what is held.
+func (d *Desk) permitted(who, id string, s *Spec, reason string, approvals []string, dryRun bool) error {
+	if len(id) > maxID || regions.CheckName(id) != nil {
+		return &api.Error{Code: api.BadRequest, Op: "arm drill", Field: "id", Value: id, Hint: fmt.Sprintf("at most %d letters, digits and dashes", maxID)}
+	}
+	if err := s.Check(d.Federation, d.Clock.Now()); err != nil {
+		return err
+	}
+	if s.cuts(d.Self, id) == nil {
+		return &api.Error{Code: api.BadRequest, Op: "arm drill", Field: "peers", Value: strings.Join(s.Peers, ","), Hint: d.Self + " is neither isolated nor one of the peers"}
+	}
+	if err := d.Verifier.Rules.Has(who, approval.Operator, approval.Incident); err != nil {
+		return err
+	}
+	if dryRun && len(approvals) == 0 {
+		return nil
+	}
+	if strings.TrimSpace(reason) == "" || len(reason) > 500 {
+		return &api.Error{Code: api.BadRequest, Op: "arm drill", Field: "reason", Hint: "say why, in at most 500 bytes: it is kept in the audits"}
+	}
+	return d.approved(approvals, s.Consent(d.Federation.Name()), who)
+}
+
+func (d *Desk) approved(texts []string, consent, who string) error {
+	need := d.Federation.Drills().Approvals
+	var signed []approval.Signed
+	var why []string
+	for _, text := range texts {
+		one, err := approval.Parse(text)
+		if err != nil {
+			why = append(why, err.Error())
+			continue
+		}
+		signed = append(signed, one)
+	}
+	people, refused := d.Verifier.People(signed, consent, who, approval.Operator, approval.Incident)
+	for _, err := range refused {
+		why = append(why, err.Error())
+	}
+	if len(people) >= need {
+		return nil
+	}
+	hint := fmt.Sprintf("%d of %d people have approved %s, other than the one who asks: domicile drill approve", len(people), need, consent)
+	return &api.Error{Code: api.PermissionDenied, Op: "arm drill", Region: d.Self, Field: "approvals", Hint: strings.Join(append([]string{hint}, why...), "; ")}
+}
+
+// free refuses while a drill or another fault holds a link of the region, or the links
+// are not at this node.
+func (d *Desk) free() error {
+	if h := d.held; h != nil {
+		return &api.Error{Code: api.Conflict, Op: "arm drill", Region: d.Self, Field: "drill", Value: h.id,
+			Hint: fmt.Sprintf("it is held here by %s; it ends by itself, or with domicile drill heal", h.by)}
+	}
+	gates, err := d.Gates()
+	if err != nil {
+		return err
+	}
+	if cuts := gates.Active(); len(cuts) > 0 {
+		return &api.Error{Code: api.Conflict, Op: "arm drill", Region: d.Self, Field: "fault", Value: cuts[0].String(),
+			Hint: "a fault gate holds the link with " + cuts[0].Peer + " already: what a drill measures would not be its own"}
+	}
+	return nil
+}
+
+// Cut cuts the links of the armed drill, all or none.
+func (d *Desk) Cut(who, id string) (State, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h, err := d.mine(who, id)
+	if err != nil || h.phase == Cut {
+		return d.state(), err
+	}
+	if h.gates, err = d.Gates(); err != nil {
+		return State{}, err
+	}
+	for _, c := range h.spec.cuts(d.Self, id) {
+		n, err := h.gates.Hold(c, h.spec.Lease)
+		if err != nil {
+			d.drop(h, Lost)
+			return State{}, err
+		}
+		h.cuts = append(h.cuts, n)
+	}
+	h.phase, h.since, h.cap = Cut, d.Clock.Now(), d.Boot()+h.spec.For
+	d.shown.Store(&h.id)
+	d.extend(h)
+	d.Logger.Warn("a drill cuts links", "drill", id, "isolate", h.spec.Isolate, "planes", h.spec.Planes, "direction", h.spec.Direction, "fault", h.spec.Fault)
+	return d.state(), nil
+}
+
+// Renew begins the lease anew. A drill of which a cut has ended by itself is ended whole.
+func (d *Desk) Renew(who, id string) (State, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h, err := d.mine(who, id)
+	if err != nil {
+		return State{}, err
+	}
+	if h.phase == Cut {
+		gates, err := d.Gates()
+		left, whole := h.cap-d.Boot(), err == nil && gates == h.gates
+		for _, n := range h.cuts {
+			whole = whole && left > 0 && h.gates.RenewFor(n, left)
+		}
+		if !whole {
+			how := Lost
+			if left <= 0 {
+				how = Capped
+			}
+			d.drop(h, how)
+			return State{}, d.gone(id)
+		}
+	}
+	d.extend(h)
+	return d.state(), nil
+}
+
+// Heal ends the drill. Of one that has ended it says how.
+func (d *Desk) Heal(id string) (State, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.held; h != nil && h.id == id {
+		d.drop(h, Healed)
+	} else if d.last.ID != id {
+		return State{}, d.gone(id)
+	}
+	return d.state(), nil
+}
+
+// State is what is held now.
+func (d *Desk) State() State {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state()
+}
+
+// Close ends what is held.
+func (d *Desk) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.held; h != nil {
+		d.drop(h, Lost)
+	}
+}
+
+// mine is the drill that is held, if it is that one and this person's.
+func (d *Desk) mine(who, id string) (*held, error) {
+	h := d.held
+	if h == nil || h.id != id {
+		return nil, d.gone(id)
+	}
+	if h.by != who {
+		return nil, &api.Error{Code: api.PermissionDenied, Op: "hold drill", Region: d.Self, Field: "drill", Value: id, Hint: "it is " + h.by + "'s: anybody may heal it, nobody else go on with it"}
+	}
+	return h, nil
+}
+
+func (d *Desk) gone(id string) error {
+	hint := "it is not held here: the node was restarted, or another one has the region's links now"
+	if d.last.ID == id {
+		hint = "it ended here at " + d.last.At.UTC().Format(time.RFC3339) + ": " + d.last.How
+	}
+	return &api.Error{Code: api.Conflict, Op: "hold drill", Region: d.Self, Field: "drill", Value: id, Hint: hint}
+}
+
+// extend begins the lease of a drill anew, to its cap at the latest.
+func (d *Desk) extend(h *held) {
+	h.ends = d.Boot() + h.spec.Lease
+	if h.phase == Cut {
+		h.ends = min(h.ends, h.cap)
+	}
+	h.timer.Reset(h.ends - d.Boot())
+}
+
+func (d *Desk) expire(h *held) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.held != h {
+		return
+	}
+	left := h.ends - d.Boot()
+	switch {
+	case left > 0: // renewed, or the timer was early on this clock
+		h.timer.Reset(left)
+	case h.phase == Cut && h.ends == h.cap:
+		d.drop(h, Capped)
+	default:
+		d.drop(h, Lapsed)
+	}
+}
+
+// drop ends a drill.
+func (d *Desk) drop(h *held, how string) {
+	h.timer.Stop()
+	for _, n := range h.cuts {
+		h.gates.Heal(n)
+	}
+	d.held, d.last = nil, End{h.id, how, d.Clock.Now()}
+	d.shown.Store(nil)
+	d.Logger.Warn("a drill has ended", "drill", h.id, "how", how)
+}
+
+func (d *Desk) state() State {
+	s := State{Last: d.last}
+	if gates, err := d.Gates(); err == nil {
+		s.Cuts = gates.Active()
+	}
+	h := d.held
+	if h == nil {
+		return s
+	}
+	s.ID, s.Spec, s.Phase, s.By, s.Since, s.Consent = h.id, h.spec, h.phase, h.by, h.since, h.consent
+	s.Left = max(h.ends-d.Boot(), 0)
+	if h.phase == Cut {
+		s.CapLeft = max(h.cap-d.Boot(), 0)
+	}
+	return s
+}
