@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
 
@@ -31,12 +32,40 @@ func TestManifest(t *testing.T) {
 				return describeFailover(f)
 			case "floor":
 				return describeFloor(f)
+			case "drills":
+				return describeDrills(t, d, f)
 			default:
 				t.Fatalf("unknown command %q", d.Cmd)
 				return ""
 			}
 		})
 	})
+}
+
+// describeDrills says what is permitted, and whether a drill of that length may begin at
+// each instant.
+func describeDrills(t *testing.T, d *datadriven.TestData, f *regions.Federation) string {
+	limits := f.Drills()
+	if limits == nil {
+		return "not permitted\n"
+	}
+	out := limits.String() + "\n"
+	for _, arg := range d.CmdArgs {
+		for _, at := range arg.Vals {
+			when, err := time.Parse(time.RFC3339, at)
+			if arg.Key != "at" || err != nil {
+				continue
+			}
+			var long string
+			d.ScanArgs(t, "long", &long)
+			span, err := time.ParseDuration(long)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out += fmt.Sprintln(at, limits.Holds(when, span))
+		}
+	}
+	return out
 }
 
 // placedOf reads the arguments log=home, where an authority placed logs, in epoch 1.2.q.

@@ -36,3 +36,9 @@ func (c *Client) DrillStatus(ctx context.Context) (*pb.DrillState, error) {
 	m, err := pb.NewDrillServiceClient(c.conn).DrillStatus(ctx, &pb.DrillStatusRequest{})
 	return m, c.asked("drill status", err)
 }
+
+// Permissions asks which logs may fail over to the node's region now; topic "" is all.
+func (c *Client) Permissions(ctx context.Context, topic string) (*pb.PermissionsResponse, error) {
+	m, err := pb.NewDrillServiceClient(c.conn).Permissions(ctx, &pb.PermissionsRequest{Topic: topic})
+	return m, c.asked("permissions", err)
+}

@@ -69,7 +69,7 @@ Exit codes: 0 done, 1 failure, 2 refused by a rule, 3 degraded, 4 unknown, 64 us
 	root.AddCommand(
 		a.demoCommand(), a.initCommand(), a.serveCommand(), a.publishCommand(), a.tailCommand(), a.topicCommand(), a.divergenceCommand(),
 		a.statusCommand(), a.lagCommand(), a.explainCommand(), a.policyCommand(), a.certsCommand(),
-		a.configCommand(), a.contextCommand(), a.regionCommand(), a.placementCommand(), a.failoverCommand(), a.controlCommand(), a.doctorCommand(), a.versionCommand(),
+		a.configCommand(), a.contextCommand(), a.regionCommand(), a.placementCommand(), a.failoverCommand(), a.drillCommand(), a.controlCommand(), a.doctorCommand(), a.versionCommand(),
 	)
 	prepare(root)
 	return root

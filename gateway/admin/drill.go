@@ -7,8 +7,10 @@ import (
 	pb "domicile/api/domicile/v1"
 	"domicile/api/wire"
 	"domicile/gateway/drill"
+	"domicile/gateway/failover"
 	"domicile/regions"
 	"domicile/regions/link"
+	"domicile/regions/placement"
 )
 
 // Drills is DrillService: what operators ask of the node's drill desk, in the words of the
@@ -18,6 +20,9 @@ type Drills struct {
 	Desk *drill.Desk
 	// Caller is the name in the certificate of whoever called.
 	Caller func(context.Context) string
+	// Ask says what may fail over to this region now, of one topic or of all, and by which
+	// policy.
+	Ask func(ctx context.Context, topic string) (revision string, list []failover.Permission, err error)
 }
 
 // ArmDrill keeps the node for a drill.
@@ -99,4 +104,29 @@ func drillWarnings(s *drill.State) []string {
 		what = "cuts links of this region, by " + s.By + ": they heal by themselves in " + regions.Span(s.Left) + " unless it is renewed, and in " + regions.Span(s.CapLeft) + " in any case"
 	}
 	return []string{"drill " + s.ID + " " + what}
+}
+
+// Permissions says what may fail over to this region.
+func (s *Drills) Permissions(ctx context.Context, q *pb.PermissionsRequest) (*pb.PermissionsResponse, error) {
+	revision, list, err := s.Ask(ctx, q.GetTopic())
+	if err != nil {
+		return nil, wire.GRPCError(err)
+	}
+	m := &pb.PermissionsResponse{Region: s.Desk.Self, PolicyRevision: revision, NowUnixNano: wire.TimeToProto(s.Desk.Clock.Now())}
+	for i := range list {
+		m.Logs = append(m.Logs, permissionToProto(&list[i]))
+	}
+	return m, nil
+}
+
+func permissionToProto(p *failover.Permission) *pb.Permission {
+	m := &pb.Permission{Log: wire.LogToProto(p.Log), Home: p.Home, Epoch: wire.EpochToProto(p.Epoch), Allowed: p.Verdict == failover.Allowed, Verdict: string(p.Verdict),
+		Rule: p.Rule, Code: string(p.Code), Text: p.Text, RpoNano: int64(p.RPO), Approvals: uint32(p.Approvals), Mode: string(placement.Never)}
+	if p.Movable {
+		m.Mode = string(placement.Manual)
+	}
+	if p.Loss.Span != nil {
+		m.LossKnown, m.LossNano = true, int64(*p.Loss.Span)
+	}
+	return m
 }

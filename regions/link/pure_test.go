@@ -339,3 +339,55 @@ func TestServerNameTellsLaneAndRegion(t *testing.T) {
 		}
 	}
 }
+
+// TestR14i_AGateOnlyTakesAway: whatever cuts are held, one more lets nothing pass that did
+// not pass before, and healing all of them lets everything pass.
+func TestR14i_AGateOnlyTakesAway(t *testing.T) {
+	dirs := []regions.Direction{regions.In, regions.Out}
+	peers := []string{"us-east", "ap-south"}
+	passing := func(g *Gates) map[string]bool {
+		out := map[string]bool{}
+		for _, peer := range peers {
+			for _, plane := range Planes() {
+				for _, dir := range dirs {
+					for _, origin := range dirs {
+						if mode, _ := g.verdict(peer, plane, dir, origin); mode == "" {
+							out[fmt.Sprint(peer, plane, dir, origin)] = true
+						}
+					}
+				}
+			}
+		}
+		return out
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		g := newGates(regions.SystemBootClock, anyPeer, func(string) {})
+		defer g.close()
+		all := passing(g)
+		var held []uint64
+		for before := all; len(held) < 4; {
+			id, err := g.Hold(Cut{Peer: rapid.SampledFrom(peers).Draw(t, "peer"), Planes: rapid.SliceOfNDistinct(rapid.SampledFrom(Planes()), 1, 3, rapid.ID).Draw(t, "planes"),
+				Dirs: rapid.SliceOfNDistinct(rapid.SampledFrom(dirs), 1, 2, rapid.ID).Draw(t, "dirs"), Mode: rapid.SampledFrom([]Mode{Reject, BlackHole}).Draw(t, "mode"), Drill: "d"}, MaxLease)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, id)
+			now := passing(g)
+			for flow := range now {
+				if !before[flow] {
+					t.Fatalf("%s passes since a cut began", flow)
+				}
+			}
+			if len(now) == len(all) {
+				t.Fatal("a cut took nothing away")
+			}
+			before = now
+		}
+		for _, id := range held {
+			g.Heal(id)
+		}
+		if now := passing(g); len(now) != len(all) {
+			t.Fatalf("%d of %d flows pass after healing", len(now), len(all))
+		}
+	})
+}

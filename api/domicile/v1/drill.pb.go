@@ -21,6 +21,259 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type PermissionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"` // empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PermissionsRequest) Reset() {
+	*x = PermissionsRequest{}
+	mi := &file_domicile_v1_drill_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PermissionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PermissionsRequest) ProtoMessage() {}
+
+func (x *PermissionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_drill_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PermissionsRequest.ProtoReflect.Descriptor instead.
+func (*PermissionsRequest) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *PermissionsRequest) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+type PermissionsResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Region         string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"` // that would take the logs
+	PolicyRevision string                 `protobuf:"bytes,2,opt,name=policy_revision,json=policyRevision,proto3" json:"policy_revision,omitempty"`
+	Logs           []*Permission          `protobuf:"bytes,3,rep,name=logs,proto3" json:"logs,omitempty"`
+	NowUnixNano    int64                  `protobuf:"varint,4,opt,name=now_unix_nano,json=nowUnixNano,proto3" json:"now_unix_nano,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *PermissionsResponse) Reset() {
+	*x = PermissionsResponse{}
+	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PermissionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PermissionsResponse) ProtoMessage() {}
+
+func (x *PermissionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PermissionsResponse.ProtoReflect.Descriptor instead.
+func (*PermissionsResponse) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PermissionsResponse) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *PermissionsResponse) GetPolicyRevision() string {
+	if x != nil {
+		return x.PolicyRevision
+	}
+	return ""
+}
+
+func (x *PermissionsResponse) GetLogs() []*Permission {
+	if x != nil {
+		return x.Logs
+	}
+	return nil
+}
+
+func (x *PermissionsResponse) GetNowUnixNano() int64 {
+	if x != nil {
+		return x.NowUnixNano
+	}
+	return 0
+}
+
+// Permission is whether one log may fail over to the region that was asked.
+type Permission struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Log           *LogId                 `protobuf:"bytes,1,opt,name=log,proto3" json:"log,omitempty"`
+	Home          string                 `protobuf:"bytes,2,opt,name=home,proto3" json:"home,omitempty"`
+	Epoch         *Epoch                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Allowed       bool                   `protobuf:"varint,4,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	Verdict       string                 `protobuf:"bytes,5,opt,name=verdict,proto3" json:"verdict,omitempty"` // allowed | residency | never | target | lag | unknown | authority | rule
+	Rule          string                 `protobuf:"bytes,6,opt,name=rule,proto3" json:"rule,omitempty"`       // that refuses; empty: allowed
+	Code          string                 `protobuf:"bytes,7,opt,name=code,proto3" json:"code,omitempty"`
+	Text          string                 `protobuf:"bytes,8,opt,name=text,proto3" json:"text,omitempty"`
+	RpoNano       int64                  `protobuf:"varint,9,opt,name=rpo_nano,json=rpoNano,proto3" json:"rpo_nano,omitempty"` // declared; 0: none is
+	LossKnown     bool                   `protobuf:"varint,10,opt,name=loss_known,json=lossKnown,proto3" json:"loss_known,omitempty"`
+	LossNano      int64                  `protobuf:"varint,11,opt,name=loss_nano,json=lossNano,proto3" json:"loss_nano,omitempty"` // bound of what would be lost now
+	Approvals     uint32                 `protobuf:"varint,12,opt,name=approvals,proto3" json:"approvals,omitempty"`               // people that the move needs, besides the one who asks
+	Mode          string                 `protobuf:"bytes,13,opt,name=mode,proto3" json:"mode,omitempty"`                          // never | manual
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Permission) Reset() {
+	*x = Permission{}
+	mi := &file_domicile_v1_drill_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Permission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Permission) ProtoMessage() {}
+
+func (x *Permission) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_drill_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Permission.ProtoReflect.Descriptor instead.
+func (*Permission) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Permission) GetLog() *LogId {
+	if x != nil {
+		return x.Log
+	}
+	return nil
+}
+
+func (x *Permission) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *Permission) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *Permission) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *Permission) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *Permission) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Permission) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Permission) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Permission) GetRpoNano() int64 {
+	if x != nil {
+		return x.RpoNano
+	}
+	return 0
+}
+
+func (x *Permission) GetLossKnown() bool {
+	if x != nil {
+		return x.LossKnown
+	}
+	return false
+}
+
+func (x *Permission) GetLossNano() int64 {
+	if x != nil {
+		return x.LossNano
+	}
+	return 0
+}
+
+func (x *Permission) GetApprovals() uint32 {
+	if x != nil {
+		return x.Approvals
+	}
+	return 0
+}
+
+func (x *Permission) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
 // DrillSpec is what is cut: equal at every node that takes part.
 type DrillSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -37,7 +290,7 @@ type DrillSpec struct {
 
 func (x *DrillSpec) Reset() {
 	*x = DrillSpec{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[0]
+	mi := &file_domicile_v1_drill_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -49,7 +302,7 @@ func (x *DrillSpec) String() string {
 func (*DrillSpec) ProtoMessage() {}
 
 func (x *DrillSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[0]
+	mi := &file_domicile_v1_drill_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -62,7 +315,7 @@ func (x *DrillSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillSpec.ProtoReflect.Descriptor instead.
 func (*DrillSpec) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{0}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DrillSpec) GetIsolate() string {
@@ -127,7 +380,7 @@ type ArmDrillRequest struct {
 
 func (x *ArmDrillRequest) Reset() {
 	*x = ArmDrillRequest{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	mi := &file_domicile_v1_drill_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -139,7 +392,7 @@ func (x *ArmDrillRequest) String() string {
 func (*ArmDrillRequest) ProtoMessage() {}
 
 func (x *ArmDrillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	mi := &file_domicile_v1_drill_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -152,7 +405,7 @@ func (x *ArmDrillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmDrillRequest.ProtoReflect.Descriptor instead.
 func (*ArmDrillRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{1}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ArmDrillRequest) GetId() string {
@@ -200,7 +453,7 @@ type DrillRef struct {
 
 func (x *DrillRef) Reset() {
 	*x = DrillRef{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[2]
+	mi := &file_domicile_v1_drill_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -212,7 +465,7 @@ func (x *DrillRef) String() string {
 func (*DrillRef) ProtoMessage() {}
 
 func (x *DrillRef) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[2]
+	mi := &file_domicile_v1_drill_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -225,7 +478,7 @@ func (x *DrillRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillRef.ProtoReflect.Descriptor instead.
 func (*DrillRef) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{2}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DrillRef) GetId() string {
@@ -243,7 +496,7 @@ type DrillStatusRequest struct {
 
 func (x *DrillStatusRequest) Reset() {
 	*x = DrillStatusRequest{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[3]
+	mi := &file_domicile_v1_drill_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -255,7 +508,7 @@ func (x *DrillStatusRequest) String() string {
 func (*DrillStatusRequest) ProtoMessage() {}
 
 func (x *DrillStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[3]
+	mi := &file_domicile_v1_drill_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -268,7 +521,7 @@ func (x *DrillStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillStatusRequest.ProtoReflect.Descriptor instead.
 func (*DrillStatusRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{3}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{6}
 }
 
 // DrillState is what a node holds.
@@ -296,7 +549,7 @@ type DrillState struct {
 
 func (x *DrillState) Reset() {
 	*x = DrillState{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[4]
+	mi := &file_domicile_v1_drill_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -308,7 +561,7 @@ func (x *DrillState) String() string {
 func (*DrillState) ProtoMessage() {}
 
 func (x *DrillState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[4]
+	mi := &file_domicile_v1_drill_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -321,7 +574,7 @@ func (x *DrillState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillState.ProtoReflect.Descriptor instead.
 func (*DrillState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{4}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DrillState) GetRegion() string {
@@ -451,7 +704,7 @@ type DrillCut struct {
 
 func (x *DrillCut) Reset() {
 	*x = DrillCut{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[5]
+	mi := &file_domicile_v1_drill_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -463,7 +716,7 @@ func (x *DrillCut) String() string {
 func (*DrillCut) ProtoMessage() {}
 
 func (x *DrillCut) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[5]
+	mi := &file_domicile_v1_drill_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -476,7 +729,7 @@ func (x *DrillCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillCut.ProtoReflect.Descriptor instead.
 func (*DrillCut) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{5}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DrillCut) GetPeer() string {
@@ -533,7 +786,7 @@ type DrillEnd struct {
 
 func (x *DrillEnd) Reset() {
 	*x = DrillEnd{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[6]
+	mi := &file_domicile_v1_drill_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -545,7 +798,7 @@ func (x *DrillEnd) String() string {
 func (*DrillEnd) ProtoMessage() {}
 
 func (x *DrillEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[6]
+	mi := &file_domicile_v1_drill_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -558,7 +811,7 @@ func (x *DrillEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillEnd.ProtoReflect.Descriptor instead.
 func (*DrillEnd) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{6}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DrillEnd) GetId() string {
@@ -586,7 +839,31 @@ var File_domicile_v1_drill_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\n" +
-	"\x17domicile/v1/drill.proto\x12\vdomicile.v1\"\xc1\x01\n" +
+	"\x17domicile/v1/drill.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\"*\n" +
+	"\x12PermissionsRequest\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\"\xa7\x01\n" +
+	"\x13PermissionsResponse\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12'\n" +
+	"\x0fpolicy_revision\x18\x02 \x01(\tR\x0epolicyRevision\x12+\n" +
+	"\x04logs\x18\x03 \x03(\v2\x17.domicile.v1.PermissionR\x04logs\x12\"\n" +
+	"\rnow_unix_nano\x18\x04 \x01(\x03R\vnowUnixNano\"\xe9\x02\n" +
+	"\n" +
+	"Permission\x12$\n" +
+	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12\x12\n" +
+	"\x04home\x18\x02 \x01(\tR\x04home\x12(\n" +
+	"\x05epoch\x18\x03 \x01(\v2\x12.domicile.v1.EpochR\x05epoch\x12\x18\n" +
+	"\aallowed\x18\x04 \x01(\bR\aallowed\x12\x18\n" +
+	"\averdict\x18\x05 \x01(\tR\averdict\x12\x12\n" +
+	"\x04rule\x18\x06 \x01(\tR\x04rule\x12\x12\n" +
+	"\x04code\x18\a \x01(\tR\x04code\x12\x12\n" +
+	"\x04text\x18\b \x01(\tR\x04text\x12\x19\n" +
+	"\brpo_nano\x18\t \x01(\x03R\arpoNano\x12\x1d\n" +
+	"\n" +
+	"loss_known\x18\n" +
+	" \x01(\bR\tlossKnown\x12\x1b\n" +
+	"\tloss_nano\x18\v \x01(\x03R\blossNano\x12\x1c\n" +
+	"\tapprovals\x18\f \x01(\rR\tapprovals\x12\x12\n" +
+	"\x04mode\x18\r \x01(\tR\x04mode\"\xc1\x01\n" +
 	"\tDrillSpec\x12\x18\n" +
 	"\aisolate\x18\x01 \x01(\tR\aisolate\x12\x14\n" +
 	"\x05peers\x18\x02 \x03(\tR\x05peers\x12\x16\n" +
@@ -638,14 +915,15 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03how\x18\x02 \x01(\tR\x03how\x12 \n" +
 	"\fat_unix_nano\x18\x03 \x01(\x03R\n" +
-	"atUnixNano2\xd1\x02\n" +
+	"atUnixNano2\xa3\x03\n" +
 	"\fDrillService\x12A\n" +
 	"\bArmDrill\x12\x1c.domicile.v1.ArmDrillRequest\x1a\x17.domicile.v1.DrillState\x12:\n" +
 	"\bCutDrill\x12\x15.domicile.v1.DrillRef\x1a\x17.domicile.v1.DrillState\x12<\n" +
 	"\n" +
 	"RenewDrill\x12\x15.domicile.v1.DrillRef\x1a\x17.domicile.v1.DrillState\x12;\n" +
 	"\tHealDrill\x12\x15.domicile.v1.DrillRef\x1a\x17.domicile.v1.DrillState\x12G\n" +
-	"\vDrillStatus\x12\x1f.domicile.v1.DrillStatusRequest\x1a\x17.domicile.v1.DrillStateB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
+	"\vDrillStatus\x12\x1f.domicile.v1.DrillStatusRequest\x1a\x17.domicile.v1.DrillState\x12P\n" +
+	"\vPermissions\x12\x1f.domicile.v1.PermissionsRequest\x1a .domicile.v1.PermissionsResponseB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
 var (
 	file_domicile_v1_drill_proto_rawDescOnce sync.Once
@@ -659,36 +937,46 @@ func file_domicile_v1_drill_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_drill_proto_rawDescData
 }
 
-var file_domicile_v1_drill_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_domicile_v1_drill_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_domicile_v1_drill_proto_goTypes = []any{
-	(*DrillSpec)(nil),          // 0: domicile.v1.DrillSpec
-	(*ArmDrillRequest)(nil),    // 1: domicile.v1.ArmDrillRequest
-	(*DrillRef)(nil),           // 2: domicile.v1.DrillRef
-	(*DrillStatusRequest)(nil), // 3: domicile.v1.DrillStatusRequest
-	(*DrillState)(nil),         // 4: domicile.v1.DrillState
-	(*DrillCut)(nil),           // 5: domicile.v1.DrillCut
-	(*DrillEnd)(nil),           // 6: domicile.v1.DrillEnd
+	(*PermissionsRequest)(nil),  // 0: domicile.v1.PermissionsRequest
+	(*PermissionsResponse)(nil), // 1: domicile.v1.PermissionsResponse
+	(*Permission)(nil),          // 2: domicile.v1.Permission
+	(*DrillSpec)(nil),           // 3: domicile.v1.DrillSpec
+	(*ArmDrillRequest)(nil),     // 4: domicile.v1.ArmDrillRequest
+	(*DrillRef)(nil),            // 5: domicile.v1.DrillRef
+	(*DrillStatusRequest)(nil),  // 6: domicile.v1.DrillStatusRequest
+	(*DrillState)(nil),          // 7: domicile.v1.DrillState
+	(*DrillCut)(nil),            // 8: domicile.v1.DrillCut
+	(*DrillEnd)(nil),            // 9: domicile.v1.DrillEnd
+	(*LogId)(nil),               // 10: domicile.v1.LogId
+	(*Epoch)(nil),               // 11: domicile.v1.Epoch
 }
 var file_domicile_v1_drill_proto_depIdxs = []int32{
-	0, // 0: domicile.v1.ArmDrillRequest.spec:type_name -> domicile.v1.DrillSpec
-	0, // 1: domicile.v1.DrillState.spec:type_name -> domicile.v1.DrillSpec
-	5, // 2: domicile.v1.DrillState.cuts:type_name -> domicile.v1.DrillCut
-	6, // 3: domicile.v1.DrillState.last:type_name -> domicile.v1.DrillEnd
-	1, // 4: domicile.v1.DrillService.ArmDrill:input_type -> domicile.v1.ArmDrillRequest
-	2, // 5: domicile.v1.DrillService.CutDrill:input_type -> domicile.v1.DrillRef
-	2, // 6: domicile.v1.DrillService.RenewDrill:input_type -> domicile.v1.DrillRef
-	2, // 7: domicile.v1.DrillService.HealDrill:input_type -> domicile.v1.DrillRef
-	3, // 8: domicile.v1.DrillService.DrillStatus:input_type -> domicile.v1.DrillStatusRequest
-	4, // 9: domicile.v1.DrillService.ArmDrill:output_type -> domicile.v1.DrillState
-	4, // 10: domicile.v1.DrillService.CutDrill:output_type -> domicile.v1.DrillState
-	4, // 11: domicile.v1.DrillService.RenewDrill:output_type -> domicile.v1.DrillState
-	4, // 12: domicile.v1.DrillService.HealDrill:output_type -> domicile.v1.DrillState
-	4, // 13: domicile.v1.DrillService.DrillStatus:output_type -> domicile.v1.DrillState
-	9, // [9:14] is the sub-list for method output_type
-	4, // [4:9] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	2,  // 0: domicile.v1.PermissionsResponse.logs:type_name -> domicile.v1.Permission
+	10, // 1: domicile.v1.Permission.log:type_name -> domicile.v1.LogId
+	11, // 2: domicile.v1.Permission.epoch:type_name -> domicile.v1.Epoch
+	3,  // 3: domicile.v1.ArmDrillRequest.spec:type_name -> domicile.v1.DrillSpec
+	3,  // 4: domicile.v1.DrillState.spec:type_name -> domicile.v1.DrillSpec
+	8,  // 5: domicile.v1.DrillState.cuts:type_name -> domicile.v1.DrillCut
+	9,  // 6: domicile.v1.DrillState.last:type_name -> domicile.v1.DrillEnd
+	4,  // 7: domicile.v1.DrillService.ArmDrill:input_type -> domicile.v1.ArmDrillRequest
+	5,  // 8: domicile.v1.DrillService.CutDrill:input_type -> domicile.v1.DrillRef
+	5,  // 9: domicile.v1.DrillService.RenewDrill:input_type -> domicile.v1.DrillRef
+	5,  // 10: domicile.v1.DrillService.HealDrill:input_type -> domicile.v1.DrillRef
+	6,  // 11: domicile.v1.DrillService.DrillStatus:input_type -> domicile.v1.DrillStatusRequest
+	0,  // 12: domicile.v1.DrillService.Permissions:input_type -> domicile.v1.PermissionsRequest
+	7,  // 13: domicile.v1.DrillService.ArmDrill:output_type -> domicile.v1.DrillState
+	7,  // 14: domicile.v1.DrillService.CutDrill:output_type -> domicile.v1.DrillState
+	7,  // 15: domicile.v1.DrillService.RenewDrill:output_type -> domicile.v1.DrillState
+	7,  // 16: domicile.v1.DrillService.HealDrill:output_type -> domicile.v1.DrillState
+	7,  // 17: domicile.v1.DrillService.DrillStatus:output_type -> domicile.v1.DrillState
+	1,  // 18: domicile.v1.DrillService.Permissions:output_type -> domicile.v1.PermissionsResponse
+	13, // [13:19] is the sub-list for method output_type
+	7,  // [7:13] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_drill_proto_init() }
@@ -696,13 +984,14 @@ func file_domicile_v1_drill_proto_init() {
 	if File_domicile_v1_drill_proto != nil {
 		return
 	}
+	file_domicile_v1_record_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_drill_proto_rawDesc), len(file_domicile_v1_drill_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	DrillService_RenewDrill_FullMethodName  = "/domicile.v1.DrillService/RenewDrill"
 	DrillService_HealDrill_FullMethodName   = "/domicile.v1.DrillService/HealDrill"
 	DrillService_DrillStatus_FullMethodName = "/domicile.v1.DrillService/DrillStatus"
+	DrillService_Permissions_FullMethodName = "/domicile.v1.DrillService/Permissions"
 )
 
 // DrillServiceClient is the client API for DrillService service.
@@ -45,6 +46,9 @@ type DrillServiceClient interface {
 	HealDrill(ctx context.Context, in *DrillRef, opts ...grpc.CallOption) (*DrillState, error)
 	// DrillStatus says what is held here, of a drill or not.
 	DrillStatus(ctx context.Context, in *DrillStatusRequest, opts ...grpc.CallOption) (*DrillState, error)
+	// Permissions says of every log whose home is elsewhere whether it may fail over to this
+	// region now, by the rules that a forced move goes by, and begins nothing.
+	Permissions(ctx context.Context, in *PermissionsRequest, opts ...grpc.CallOption) (*PermissionsResponse, error)
 }
 
 type drillServiceClient struct {
@@ -105,6 +109,16 @@ func (c *drillServiceClient) DrillStatus(ctx context.Context, in *DrillStatusReq
 	return out, nil
 }
 
+func (c *drillServiceClient) Permissions(ctx context.Context, in *PermissionsRequest, opts ...grpc.CallOption) (*PermissionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PermissionsResponse)
+	err := c.cc.Invoke(ctx, DrillService_Permissions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DrillServiceServer is the server API for DrillService service.
 // All implementations must embed UnimplementedDrillServiceServer
 // for forward compatibility.
@@ -124,6 +138,9 @@ type DrillServiceServer interface {
 	HealDrill(context.Context, *DrillRef) (*DrillState, error)
 	// DrillStatus says what is held here, of a drill or not.
 	DrillStatus(context.Context, *DrillStatusRequest) (*DrillState, error)
+	// Permissions says of every log whose home is elsewhere whether it may fail over to this
+	// region now, by the rules that a forced move goes by, and begins nothing.
+	Permissions(context.Context, *PermissionsRequest) (*PermissionsResponse, error)
 	mustEmbedUnimplementedDrillServiceServer()
 }
 
@@ -148,6 +165,9 @@ func (UnimplementedDrillServiceServer) HealDrill(context.Context, *DrillRef) (*D
 }
 func (UnimplementedDrillServiceServer) DrillStatus(context.Context, *DrillStatusRequest) (*DrillState, error) {
 	return nil, status.Error(codes.Unimplemented, "method DrillStatus not implemented")
+}
+func (UnimplementedDrillServiceServer) Permissions(context.Context, *PermissionsRequest) (*PermissionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Permissions not implemented")
 }
 func (UnimplementedDrillServiceServer) mustEmbedUnimplementedDrillServiceServer() {}
 func (UnimplementedDrillServiceServer) testEmbeddedByValue()                      {}
@@ -260,6 +280,24 @@ func _DrillService_DrillStatus_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DrillService_Permissions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PermissionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DrillServiceServer).Permissions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DrillService_Permissions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DrillServiceServer).Permissions(ctx, req.(*PermissionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // DrillService_ServiceDesc is the grpc.ServiceDesc for DrillService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -286,6 +324,10 @@ var DrillService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DrillStatus",
 			Handler:    _DrillService_DrillStatus_Handler,
+		},
+		{
+			MethodName: "Permissions",
+			Handler:    _DrillService_Permissions_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

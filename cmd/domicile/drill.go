@@ -1,0 +1,21 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func (a *app) drillCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use: "drill", Short: "Cut a region off on purpose, and find out what holds",
+		Long: `An isolation drill cuts the links of one region on a running federation. What is cut is a
+lease in the memory of the nodes: it heals by itself whatever dies. federation.yaml says
+whether drills are permitted (drills: {max_for: 15m, approvals: 1, windows: [Mon-Fri
+09:00-16:00]}). The regions are those that the contexts name, one node each.
+
+Exit codes: 0 all that was expected holds, 1 an expectation failed, 2 refused, 3 the drill
+was not under control to its end, 4 nobody can say.`,
+		Example: "  domicile drill matrix\n  domicile drill matrix eu-west",
+	}
+	group.AddCommand(a.drillMatrix())
+	return group
+}

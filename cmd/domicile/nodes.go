@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"domicile/api"
+	"domicile/api/client"
+	pb "domicile/api/domicile/v1"
+	"domicile/regions"
+	"domicile/regions/identity"
+)
+
+// regionNode is one region of the federation, as a command speaks to it.
+type regionNode struct {
+	Context, Region string
+	Address         string         // of its operators' door
+	Admin, Door     *client.Client // as operator, and as producer and consumer
+	Status          *pb.StatusResponse
+}
+
+// firstAnswer bounds the first question to a node.
+const firstAnswer = 10 * time.Second
+
+// everyRegion opens clients for each region that the contexts reach, at the node that
+// holds its seat, by the region's name. contexts are the names to use; none: all there
+// are. Every context has to answer: a command about the federation says nothing about half
+// of it. The caller calls done.
+func (a *app) everyRegion(ctx context.Context, contexts []string) (nodes map[string]*regionNode, done func(), err error) {
+	f, path, err := a.loadContexts()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(contexts) == 0 {
+		contexts = f.names()
+	}
+	if len(contexts) == 0 {
+		return nil, nil, &api.Error{Code: api.ConfigInvalid, Op: "find regions", Field: "contexts", Value: path, Hint: "name a node of each region: domicile context add"}
+	}
+	var all []*regionNode
+	done = func() {
+		for _, n := range all {
+			n.Admin.Close()
+			n.Door.Close()
+		}
+	}
+	for _, name := range contexts {
+		c, err := f.get(name)
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		n, err := openNode(name, c, filepath.Dir(path))
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		all = append(all, n)
+	}
+	if nodes, err = seated(ctx, all); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return nodes, done, nil
+}
+
+// openNode makes the clients of one context, whose paths are relative to dir.
+func openNode(name string, c namedContext, dir string) (*regionNode, error) {
+	under := func(p string) string {
+		if p == "" || filepath.IsAbs(p) {
+			return p
+		}
+		return filepath.Join(dir, p)
+	}
+	open := func(address, cert, key string) (*client.Client, error) {
+		config := client.Config{Addresses: strings.Split(strings.ReplaceAll(address, " ", ""), ",")}
+		if c.CA != "" {
+			id, err := identity.Load(identity.Files{Cert: under(cert), Key: under(key), CA: under(c.CA)}, regions.NewSteadyClock())
+			if err != nil {
+				return nil, err
+			}
+			config.TLS = id.ClientTLS(identity.Region, "")
+		}
+		return client.New(config)
+	}
+	n := &regionNode{Context: name, Address: c.Admin}
+	var err error
+	if n.Admin, err = open(c.Admin, firstOf(c.AdminCert, c.Cert), firstOf(c.AdminKey, c.Key)); err != nil {
+		return nil, err
+	}
+	if n.Door, err = open(c.Door, c.Cert, c.Key); err != nil {
+		n.Admin.Close()
+	}
+	return n, err
+}
+
+// seated asks all nodes at once for their status, and keeps of each region the one that
+// has its logs open.
+func seated(ctx context.Context, all []*regionNode) (map[string]*regionNode, error) {
+	ctx, cancel := context.WithTimeout(ctx, firstAnswer)
+	defer cancel()
+	errs := make([]error, len(all))
+	var group sync.WaitGroup
+	for i, n := range all {
+		group.Go(func() { n.Status, errs[i] = n.Admin.Status(ctx) })
+	}
+	group.Wait()
+	nodes, met := map[string]*regionNode{}, map[string]string{}
+	for i, n := range all {
+		if errs[i] != nil {
+			return nil, asked(fmt.Errorf("context %s: %w", n.Context, errs[i]))
+		}
+		n.Region = n.Status.GetRegion()
+		met[n.Region] = n.Context
+		if n.Status.GetSeat().GetOpen() {
+			nodes[n.Region] = n
+		}
+	}
+	for region, name := range met {
+		if nodes[region] == nil {
+			return nil, asked(&api.Error{Code: api.NotReady, Op: "find regions", Region: region, Field: "context", Value: name,
+				Hint: "no node that the contexts name has the region's logs open: name its other nodes too, or wait"})
+		}
+	}
+	return nodes, nil
+}

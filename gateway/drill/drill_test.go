@@ -1,0 +1,189 @@
+package drill_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"domicile/api"
+	"domicile/gateway/drill"
+	"domicile/regions"
+	"domicile/regions/approval"
+	"domicile/regions/identity"
+	"domicile/regions/link"
+)
+
+const manifest = `version: 1
+federation: shop
+regions: {eu-west: {link: "a:1"}, us-east: {link: "b:1"}, ap-south: {link: "c:1"}}
+drills: {approvals: %d, max_for: 15m, windows: [Mon-Fri 09:00-16:00]}
+`
+
+// gates hold what they are told and remember it.
+type gates struct {
+	next uint64
+	held map[uint64]link.Cut
+}
+
+func (g *gates) Hold(c link.Cut, _ time.Duration) (uint64, error) {
+	g.next++
+	c.ID = g.next
+	g.held[c.ID] = c
+	return c.ID, nil
+}
+func (g *gates) RenewFor(id uint64, _ time.Duration) bool { _, ok := g.held[id]; return ok }
+func (g *gates) Heal(id uint64) bool {
+	_, ok := g.held[id]
+	delete(g.held, id)
+	return ok
+}
+func (g *gates) Active() (out []link.Cut) {
+	for _, c := range g.held {
+		out = append(out, c)
+	}
+	return out
+}
+
+type rig struct {
+	*drill.Desk
+	gates *gates
+	clock *regions.ManualClock
+	ca    *identity.Authority
+	acts  []string
+}
+
+// newRig is the desk of a region on a Monday noon.
+func newRig(t *testing.T, self string, approvals int) *rig {
+	f, err := regions.ParseManifest("federation.yaml", fmt.Appendf(nil, manifest, approvals))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{gates: &gates{held: map[uint64]link.Cut{}}, clock: regions.NewManualClock(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC))}
+	if r.ca, err = identity.NewCA("shop", r.clock.Now(), 240*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	cert, key := r.issue(t, identity.Region, self)
+	trust, err := identity.New(cert, key, r.ca.CertPEM(), r.clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Desk = drill.New(drill.Config{Self: self, Federation: f, Gates: func() (drill.Gates, error) { return r.gates, nil },
+		Verifier: &approval.Verifier{Federation: "shop", Trust: trust, Clock: r.clock, Rules: approval.Rules{{Match: "*", Roles: []string{approval.Operator}}}},
+		Audit:    func(_ context.Context, id, reason string) error { r.acts = append(r.acts, id+" "+reason); return nil },
+		Clock:    r.clock, Boot: regions.SystemBootClock, Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *rig) issue(t *testing.T, kind identity.Kind, name string) (cert, key []byte) {
+	cert, key, err := r.ca.Issue(kind, name, r.clock.Now(), 120*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+func (r *rig) sign(t *testing.T, name, consent string) string {
+	cert, key := r.issue(t, identity.Operator, name)
+	signed, err := approval.Sign(approval.Statement{Federation: "shop", Hash: consent, Role: approval.Operator, Expires: r.clock.Now().Add(time.Hour)}, cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := signed.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func isolate() drill.Spec {
+	return drill.Spec{Isolate: "eu-west", Peers: []string{"us-east", "ap-south"}, Planes: link.Planes(), Direction: drill.Both, Fault: drill.FaultCut,
+		Lease: time.Hour / 20, For: 10 * time.Minute}
+}
+
+// TestR14i_LimitsAreTheNodes: what the manifest does not permit is refused by each node, by
+// its own clock, whatever the controller thinks.
+func TestR14i_LimitsAreTheNodes(t *testing.T) {
+	r := newRig(t, "eu-west", 1)
+	s := isolate()
+	consent := s.Consent("shop")
+	arm := func(s drill.Spec, approvals ...string) error {
+		_, err := r.Arm(t.Context(), "ada", "d-1", s, "test", approvals, false)
+		return err
+	}
+	late := func() error {
+		const evening = 3*time.Hour + 55*time.Minute
+		r.clock.Advance(evening)
+		defer r.clock.Advance(-evening)
+		return arm(s, r.sign(t, "ben", consent))
+	}
+	longer := s
+	longer.For += time.Second
+	for name, c := range map[string]struct {
+		err  error
+		says string
+	}{
+		"nobody approves":         {arm(s), "0 of 1 people have approved " + consent},
+		"one's own":               {arm(s, r.sign(t, "ada", consent)), "cannot approve it too"},
+		"of another drill":        {arm(longer, r.sign(t, "ben", consent)), "consents to something else"},
+		"longer than the windows": {late(), "within Mon-Fri 09:00-16:00"},
+	} {
+		if api.CodeOf(c.err) != api.PermissionDenied || !strings.Contains(c.err.Error(), c.says) {
+			t.Errorf("%s: %v", name, c.err)
+		}
+	}
+	if len(r.acts) > 0 || len(r.gates.held) > 0 {
+		t.Errorf("something was done: %v %v", r.acts, r.gates.held)
+	}
+	if err := arm(s, r.sign(t, "ben", consent)); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(r.acts, []string{"d-1 test"}) || len(r.gates.held) > 0 {
+		t.Errorf("armed: %v %v", r.acts, r.gates.held)
+	}
+	if _, err := r.Cut("eve", "d-1"); api.CodeOf(err) != api.PermissionDenied {
+		t.Errorf("somebody else cuts: %v", err)
+	}
+	if st, err := r.Cut("ada", "d-1"); err != nil || len(st.Cuts) != 2 || r.Active() != "d-1" {
+		t.Fatalf("%+v %v", st, err)
+	}
+	// One gate ended by itself: the drill is over here, whole.
+	for id := range r.gates.held {
+		r.gates.Heal(id)
+		break
+	}
+	if _, err := r.Renew("ada", "d-1"); api.CodeOf(err) != api.Conflict || !strings.Contains(err.Error(), drill.Lost) || len(r.gates.held) > 0 || r.Active() != "" {
+		t.Errorf("renewed: %v %v", err, r.gates.held)
+	}
+}
+
+// TestR14i_EachSideHoldsItsHalf: direction is seen from the isolated region.
+func TestR14i_EachSideHoldsItsHalf(t *testing.T) {
+	for self, want := range map[string][]string{
+		"eu-west":  {"ap-south: black-hole data out of drill d-2", "us-east: black-hole data out of drill d-2"},
+		"us-east":  {"eu-west: black-hole data in of drill d-2"},
+		"ap-south": {"eu-west: black-hole data in of drill d-2"},
+	} {
+		r := newRig(t, self, 0)
+		s := isolate()
+		s.Planes, s.Direction, s.Fault = []link.Plane{link.Data}, "out", drill.FaultBlackhole
+		if _, err := r.Arm(t.Context(), "ada", "d-2", s, "test", nil, false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Cut("ada", "d-2"); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range r.gates.held {
+			got = append(got, c.Peer+": "+c.String())
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s holds %v", self, got)
+		}
+	}
+}
