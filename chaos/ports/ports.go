@@ -44,6 +44,39 @@ func Listen() (net.Listener, error) {
 	return nil, errors.Join(errors.New("find a free port"), errs)
 }
 
+// Row is the first of n ports in a row, at none of which anybody listened a moment ago and
+// none of which this process is given again before it has been through all of its block.
+func Row(n int) (first int, err error) {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	if own.mark == nil {
+		if err := takeBlock(); err != nil {
+			return 0, err
+		}
+	}
+	if n < 1 || n >= size {
+		return 0, fmt.Errorf("find %d ports in a row: a block has %d", n, size-1)
+	}
+	free := 0
+	for range 2 * size {
+		if own.next++; own.next >= size {
+			own.next, free = 1, 0
+		}
+		l, err := at(own.first + own.next)
+		if err != nil {
+			free = 0
+			continue
+		}
+		if err := l.Close(); err != nil {
+			return 0, err
+		}
+		if free++; free == n {
+			return own.first + own.next - n + 1, nil
+		}
+	}
+	return 0, fmt.Errorf("find %d free ports in a row: this process's block is too full", n)
+}
+
 func takeBlock() error {
 	var errs error
 	for _, block := range rand.Perm(blocks) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"domicile/api"
 	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
 	"domicile/regions"
 	"domicile/regions/approval"
 	"domicile/regions/identity"
@@ -39,29 +39,32 @@ type chosen struct {
 }
 
 func (c *chosen) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.slot, "slot", "", "of a topic with several logs: which one")
+	cmd.Flags().StringVar(&c.slot, "log", "", "which log of the topic: a region, or home; needed where several hold something void")
 	cmd.Flags().StringVar(&c.epoch, "epoch", "", "the epoch that ended, as ls shows it; may be left out if there is only one")
 }
 
-// parseEpoch reads what api.Epoch.String wrote; "" is none.
-func parseEpoch(text string) (*pb.Epoch, error) {
-	if text == "" {
-		return nil, nil
-	}
-	parts := strings.SplitN(text, ".", 3)
-	if len(parts) == 3 {
-		term, err := strconv.ParseUint(parts[0], 10, 32)
-		counter, err2 := strconv.ParseUint(parts[1], 10, 64)
-		if err == nil && err2 == nil && parts[2] != "" {
-			return &pb.Epoch{Term: uint32(term), Counter: counter, Issuer: parts[2]}, nil
+// onDivergence asks a node about the one divergence that an argument and the flags name; no
+// epoch is the only one there is.
+func (a *app) onDivergence(at *chosen, do func(c *client.Client, slot string, epoch *pb.Epoch) error) error {
+	var epoch *pb.Epoch
+	if at.epoch != "" {
+		e, err := api.ParseEpoch(at.epoch)
+		if err != nil {
+			return usage("--epoch %s: write the epoch as divergence ls shows it, like 1.2.q", at.epoch)
 		}
+		epoch = wire.EpochToProto(e)
 	}
-	return nil, &api.Error{Code: api.BadRequest, Op: "read arguments", Field: "epoch", Value: text, Hint: "an epoch reads like 1.2.q"}
+	c, err := a.dial(toAdmin)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(c, at.slot, epoch)
 }
 
 func (a *app) divergenceList() *cobra.Command {
 	return &cobra.Command{
-		Use: "ls [TOPIC]", Short: "List what is void in a region", Example: "  domicile divergence ls --context eu-west", Args: arguments(0, 1, "at most one TOPIC"),
+		Use: "ls [TOPIC]", Short: "List what is void in a region", Long: "Exits 4 while the region does not know yet where every epoch ended: more may be void then.", Example: "  domicile divergence ls --context eu-west", Args: arguments(0, 1, "at most one TOPIC"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q := &pb.ListDivergencesRequest{Topic: strings.Join(args, "")}
 			var r *pb.ListDivergencesResponse
@@ -77,9 +80,13 @@ func (a *app) divergenceList() *cobra.Command {
 				views = append(views, viewDivergence(d))
 			}
 			if a.json() {
-				return a.printJSON(map[string]any{"divergences": views})
+				err = a.printJSON(map[string]any{"divergences": views, "complete": r.GetComplete()})
+			} else {
+				_, err = io.WriteString(a.out, renderDivergences(views, r.GetComplete()))
 			}
-			_, err = io.WriteString(a.out, renderDivergences(views))
+			if err == nil && !r.GetComplete() {
+				err = ended(exitUnknown)
+			}
 			return err
 		},
 	}
@@ -103,24 +110,19 @@ func (a *app) divergenceShow(whole bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show TOPIC", Short: "List the records of a divergence, by the hashes of their ids",
 		Example: "  domicile divergence show orders --context eu-west", Args: arguments(1, 1, "a TOPIC"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if q.Epoch, err = parseEpoch(at.epoch); err != nil {
-				return err
-			}
-			q.Topic, q.Slot = args[0], at.slot
-			c, err := a.dial(toAdmin)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return asked(c.ReadDivergence(cmd.Context(), q, func(m *pb.ReadDivergenceResponse) error {
-				for _, r := range m.GetRecords() {
-					if err := a.printDivergent(r, whole); err != nil {
-						return err
+		RunE: func(cmd *cobra.Command, args []string) error {
+			print := a.printDivergent(whole)
+			return a.onDivergence(&at, func(c *client.Client, slot string, epoch *pb.Epoch) error {
+				q.Topic, q.Slot, q.Epoch = args[0], slot, epoch
+				return asked(c.ReadDivergence(cmd.Context(), q, func(m *pb.ReadDivergenceResponse) error {
+					for _, r := range m.GetRecords() {
+						if err := print(r); err != nil {
+							return err
+						}
 					}
-				}
-				return nil
-			}))
+					return nil
+				}))
+			})
 		},
 	}
 	if whole {
@@ -141,6 +143,14 @@ func decided(cmd *cobra.Command, hash, reason *string, dry *bool) {
 	cmd.Flags().BoolVar(dry, "dry-run", false, "say what would be done, and do nothing")
 }
 
+// decisive refuses a decision without a reason, or about nothing in particular.
+func decisive(cmd *cobra.Command, hash, reason string, dry bool) error {
+	if !dry && (hash == "" || reason == "") {
+		return usage("%s needs --hash H, as divergence ls shows it, and --reason TEXT; --dry-run needs neither", short(cmd))
+	}
+	return nil
+}
+
 func (a *app) divergenceRepublish() *cobra.Command {
 	var at chosen
 	q := &pb.RepublishDivergenceRequest{}
@@ -152,21 +162,18 @@ The command can be run again at any time. Order holds among the records of one r
 are stored at the first try; against what was published since it does not.`,
 		Example: "  domicile divergence republish orders --hash H --reason returned --context eu-west",
 		Args:    arguments(1, 1, "a TOPIC"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if q.Epoch, err = parseEpoch(at.epoch); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := decisive(cmd, q.GetHash(), q.GetReason(), q.GetDryRun()); err != nil {
 				return err
 			}
-			q.Topic, q.Slot = args[0], at.slot
-			c, err := a.dial(toAdmin)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			var last *pb.RepublishDivergenceResponse
-			if err := c.RepublishDivergence(cmd.Context(), q, func(m *pb.RepublishDivergenceResponse) error { last = m; return nil }); err != nil {
-				return err
-			}
-			return a.printDecision(last.GetDivergence(), last.GetPreview(), "")
+			return a.onDivergence(&at, func(c *client.Client, slot string, epoch *pb.Epoch) error {
+				q.Topic, q.Slot, q.Epoch = args[0], slot, epoch
+				var last *pb.RepublishDivergenceResponse
+				if err := c.RepublishDivergence(cmd.Context(), q, func(m *pb.RepublishDivergenceResponse) error { last = m; return nil }); err != nil {
+					return err
+				}
+				return a.printDecision(last.GetDivergence(), last.GetPreview(), "")
+			})
 		},
 	}
 	at.flags(cmd)
@@ -184,20 +191,20 @@ func (a *app) divergenceDiscard() *cobra.Command {
 republished stays; the rest is taken by retention in its turn.`,
 		Example: "  domicile divergence discard orders --hash H --reason unwanted --approval STATEMENT --context eu-west",
 		Args:    arguments(1, 1, "a TOPIC"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if q.Epoch, err = parseEpoch(at.epoch); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := decisive(cmd, q.GetHash(), q.GetReason(), q.GetDryRun()); err != nil {
 				return err
 			}
-			q.Topic, q.Slot = args[0], at.slot
-			var r *pb.DiscardDivergenceResponse
-			err = a.change(cmd.Context(), func(ctx context.Context, c *client.Client) (err error) {
-				r, err = c.DiscardDivergence(ctx, q)
-				return err
+			return a.onDivergence(&at, func(c *client.Client, slot string, epoch *pb.Epoch) error {
+				q.Topic, q.Slot, q.Epoch = args[0], slot, epoch
+				ctx, cancel := context.WithTimeout(cmd.Context(), reloadWithin)
+				defer cancel()
+				r, err := c.DiscardDivergence(ctx, q)
+				if err != nil {
+					return err
+				}
+				return a.printDecision(r.GetDivergence(), r.GetPreview(), r.GetApprove())
 			})
-			if err != nil {
-				return err
-			}
-			return a.printDecision(r.GetDivergence(), r.GetPreview(), r.GetApprove())
 		},
 	}
 	at.flags(cmd)
@@ -240,6 +247,7 @@ func (a *app) divergenceApprove() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&role, "role", approval.Incident, "in which you consent: incident or compliance")
+	completes(cmd, "role", approval.Incident, approval.Compliance)
 	cmd.Flags().DurationVar(&life, "for", time.Hour, "how long it counts")
 	return cmd
 }
@@ -269,20 +277,20 @@ what became of each record, and each claim of the first report held against that
 		Example: "  domicile divergence report orders --context eu-west --first first.json",
 		Args:    arguments(1, 1, "a TOPIC"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			epoch, err := parseEpoch(at.epoch)
-			if err != nil {
-				return err
-			}
-			q := &pb.ReportLossRequest{Topic: args[0], Slot: at.slot, Epoch: epoch}
+			q := &pb.ReportLossRequest{Topic: args[0]}
+			var text []byte
 			if first != "" {
-				if q.First, err = os.ReadFile(first); err != nil {
+				var err error
+				if q.First, err = readFile("read report", first); err != nil {
 					return err
 				}
 			}
-			var text []byte
-			err = a.ask(cmd.Context(), func(ctx context.Context, c *client.Client) (err error) {
+			err := a.onDivergence(&at, func(c *client.Client, slot string, epoch *pb.Epoch) (err error) {
+				q.Slot, q.Epoch = slot, epoch
+				ctx, cancel := context.WithTimeout(cmd.Context(), askWithin)
+				defer cancel()
 				text, err = c.ReportLoss(ctx, q)
-				return err
+				return asked(err)
 			})
 			if err != nil {
 				return err
@@ -300,7 +308,7 @@ func (a *app) divergenceVerify() *cobra.Command {
 		Use: "verify-report FILE", Short: "Check that a report is what a region of the federation signed",
 		Example: "  domicile divergence verify-report first.json --context eu-west", Args: arguments(1, 1, "a FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			text, err := os.ReadFile(args[0])
+			text, err := readFile("read report", args[0])
 			if err != nil {
 				return err
 			}

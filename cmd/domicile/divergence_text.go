@@ -54,11 +54,19 @@ func fateWords(v divergenceView) string {
 	return strings.Join(said, ", ")
 }
 
-func renderDivergences(views []divergenceView) string {
-	if len(views) == 0 {
-		return "nothing is void in this region\n"
-	}
+// renderDivergences lists what is void. Unless the list is complete, nothing on it is not
+// nothing.
+func renderDivergences(views []divergenceView, complete bool) string {
 	var b strings.Builder
+	switch {
+	case !complete:
+		b.WriteString("UNKNOWN whether more is void here: the authority, which says where epochs ended, was not heard to the end; ask again\n")
+	case len(views) == 0:
+		b.WriteString("nothing is void in this region\n")
+	}
+	if len(views) == 0 {
+		return b.String()
+	}
 	rows := [][]string{{"LOG", "EPOCH", "RECORDS", "SEQUENCES", "BYTES", "DECIDED", "HASH", "BECAME"}}
 	for _, v := range views {
 		rows = append(rows, []string{v.Log, v.Epoch, count(v.Records), fmt.Sprintf("%d to %d", v.From, v.To), regions.Bytes(uint64(v.Bytes)), v.Settled, v.Hash, fateWords(v)})
@@ -77,7 +85,7 @@ func (a *app) printDecision(d *pb.Divergence, preview, approve string) error {
 		return a.printJSON(out)
 	}
 	var b strings.Builder
-	b.WriteString(renderDivergences([]divergenceView{v}))
+	b.WriteString(renderDivergences([]divergenceView{v}, true))
 	if preview != "" {
 		fmt.Fprintln(&b, "nothing was done:", preview)
 		fmt.Fprintln(&b, "to do it, pass --hash", v.Hash)
@@ -101,23 +109,37 @@ type divergentView struct {
 	Record   map[string]any `json:"record,omitempty"`
 }
 
-func (a *app) printDivergent(r *pb.DivergentRecord, whole bool) error {
+// printDivergent prints records as they come, below one line that names the columns.
+func (a *app) printDivergent(whole bool) func(*pb.DivergentRecord) error {
+	const columns = "%-12v  %-30v  %-16v  %10v  %v\n"
+	lines := 0
+	return func(r *pb.DivergentRecord) error {
+		v := viewDivergent(r)
+		if a.json() || whole {
+			return a.printJSON(v)
+		}
+		if lines++; lines == 1 {
+			fmt.Fprintf(a.out, columns, "SEQUENCE", "STORED", "ID (HASH)", "BYTES", "BECAME")
+		}
+		_, err := fmt.Fprintf(a.out, columns, v.Sequence, v.Time.Format(time.RFC3339Nano), v.Hash, v.Bytes, strings.TrimSpace(strings.Join([]string{v.Fate, v.Code, v.Where}, " ")))
+		return err
+	}
+}
+
+func viewDivergent(r *pb.DivergentRecord) divergentView {
 	v := divergentView{Sequence: r.GetSequence(), Time: nanoTime(r.GetIngestUnixNano()), Bytes: r.GetBytes(), Hash: r.GetIdHash(), Fate: r.GetFate(),
 		Code: r.GetCode(), Where: r.GetWhere(), Withheld: r.GetWithheld()}
-	if m := r.GetRecord(); m != nil {
-		headers, tags := map[string]string{}, map[string]string{}
-		for _, h := range m.GetHeaders() {
-			headers[h.GetName()] = h.GetValue()
-		}
-		for _, t := range m.GetTags() {
-			tags[t.GetName()] = t.GetValue()
-		}
-		v.Record = map[string]any{"id": m.GetId(), "key": m.GetKey(), "tags": tags, "headers": headers, "body": m.GetBody()}
+	m := r.GetRecord()
+	if m == nil {
+		return v
 	}
-	if a.json() || whole {
-		return a.printJSON(v)
+	headers, tags := map[string]string{}, map[string]string{}
+	for _, h := range m.GetHeaders() {
+		headers[h.GetName()] = h.GetValue()
 	}
-	_, err := fmt.Fprintf(a.out, "%d  %s  %s  %d bytes  %s\n", v.Sequence, v.Time.Format(time.RFC3339Nano), v.Hash, v.Bytes,
-		strings.TrimSpace(strings.Join([]string{v.Fate, v.Code, v.Where}, " ")))
-	return err
+	for _, t := range m.GetTags() {
+		tags[t.GetName()] = t.GetValue()
+	}
+	v.Record = map[string]any{"id": m.GetId(), "key": m.GetKey(), "tags": tags, "headers": headers, "body": m.GetBody()}
+	return v
 }

@@ -55,6 +55,14 @@ func (f *moveFlags) price(cmd *cobra.Command) {
 	flags.BoolVar(&f.AcceptDivergence, "accept-divergence", false, "the old home may go on; what it then stores is void and named afterwards")
 	flags.BoolVar(&f.AttestStopped, "attest-stopped", false, "people sign that the old home is stopped; takes the approvals of two")
 	flags.StringSliceVar(&f.Overrides, "override", nil, "rule to set aside, by its id: "+strings.Join(overridableRules(), ", "))
+	completes(cmd, "override", overridableRules()...)
+}
+
+// completes offers a flag's words, and no files.
+func completes(cmd *cobra.Command, flag string, words ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // a flag of the line before
+	}
 }
 
 func overridableRules() []string {

@@ -54,6 +54,7 @@ no node is asked; else it is handed in to the move under way.`,
 	flags.BoolVar(&print, "print", false, "print the signed line, and hand it in to nobody")
 	flags.BoolVar(&q.DryRun, "dry-run", false, "say whether it would be taken, and record nothing")
 	flags.DurationVar(&life, "for", time.Hour, "how long it counts, at most 24h")
+	completes(cmd, "role", approval.Operator, approval.Incident, approval.Compliance)
 	return needs(cmd, "plan", "role")
 }
 

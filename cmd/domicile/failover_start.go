@@ -116,7 +116,11 @@ func (a *app) start(ctx context.Context, f *startFlags, topic string, kind place
 		return err
 	}
 	if f.dryRun {
-		return a.showPlan(r.GetPlan())
+		if err := a.showPlan(r.GetPlan()); err != nil || a.json() {
+			return err
+		}
+		_, err := fmt.Fprintln(a.out, "Nothing was begun: the plan holds, and enough people approve it.")
+		return err
 	}
 	return a.follow(ctx, r.GetPlan(), f.plan, f.wait)
 }

@@ -19,32 +19,20 @@ func renderPlan(p *pb.MovePlan) string {
 	var b bytes.Buffer
 	word := map[string]string{string(placement.Planned): "switchover", string(placement.Forced): "force"}[p.GetKind()]
 	fmt.Fprintf(&b, "%s: %s from %s to %s (epoch %s, %s)\n\n", word, logName(p.GetLog()), p.GetHome(), p.GetTarget(), epochText(p.GetEpoch()), p.GetStatus())
-	rows := [][]string{{"RULE", "", ""}}
+	rows := [][]string{{"RULE", "SAYS", "BECAUSE"}}
 	for _, c := range p.GetChecks() {
-		rows = append(rows, []string{c.GetRule(), c.GetState(), c.GetText()})
+		rows = append(rows, []string{c.GetRule(), checkWord(p, c), c.GetText()})
 	}
 	table(&b, "", rows)
 	fmt.Fprintln(&b)
-	rows = [][]string{{"REGION", "IS", "UP TO", "BEHIND", "MISSING", "WITHHELD", "MAY TAKE IT", ""}}
+	rows = [][]string{{"REGION", "IS", "UP TO", "BEHIND", "MISSING", "WITHHELD", "MAY TAKE IT", "BECAUSE"}}
 	for _, c := range p.GetCopies() {
 		rows = append(rows, []string{c.GetRegion(), c.GetRole(), orUnknown(c.GetKnown(), count(c.GetSequence())), behind(c),
-			missingText(c), count(c.GetWithheld()), yesNo(c.GetEligible()), c.GetWhy()})
+			missingText(c), count(c.GetWithheld()), mayTake(c), c.GetWhy()})
 	}
 	table(&b, "", rows)
 	fmt.Fprintln(&b)
-	if p.GetKind() == string(placement.Forced) {
-		loss := p.GetLoss()
-		fmt.Fprintf(&b, "Left behind at most: %s, %s records; the topic accepts %s.\n", orUnknown(loss.GetSpanKnown(), regions.Span(time.Duration(loss.GetSpanNano()))),
-			orUnknown(loss.GetRecordsKnown(), count(loss.GetRecords())), regions.Span(time.Duration(p.GetRpoNano())))
-		if p.GetWaitNano() > 0 {
-			fmt.Fprintf(&b, "The old home's lease is waited for: at most %s.\n", regions.Span(time.Duration(p.GetWaitNano())))
-		}
-	} else {
-		fmt.Fprintln(&b, "Nothing is lost: the target has all up to the home's marker before it takes over.")
-	}
-	if n := p.GetApprovals(); n > 0 {
-		fmt.Fprintf(&b, "Approvals: %d, as %s, other than from whoever begins it.\n", n, strings.Join(p.GetApprovalRoles(), " or "))
-	}
+	b.WriteString(renderPrice(p))
 	for _, n := range p.GetNotes() {
 		fmt.Fprintln(&b, "Note:", n)
 	}
@@ -55,6 +43,34 @@ func renderPlan(p *pb.MovePlan) string {
 	}
 	fmt.Fprintf(&b, "plan %s\nuntil %s\n", p.GetId(), nanoTime(p.GetExpiresUnixNano()).Format(time.RFC3339))
 	return b.String()
+}
+
+// renderPrice says what a plan costs. One that is refused promises nothing.
+func renderPrice(p *pb.MovePlan) string {
+	var b strings.Builder
+	if p.GetKind() == string(placement.Forced) {
+		loss := p.GetLoss()
+		fmt.Fprintf(&b, "Left behind at most: time %s, records %s; the topic accepts %s.\n", orUnknown(loss.GetSpanKnown(), regions.Span(time.Duration(loss.GetSpanNano()))),
+			orUnknown(loss.GetRecordsKnown(), count(loss.GetRecords())), regions.Span(time.Duration(p.GetRpoNano())))
+		if p.GetWaitNano() > 0 {
+			fmt.Fprintf(&b, "The old home's lease is waited for: at most %s.\n", regions.Span(time.Duration(p.GetWaitNano())))
+		}
+	} else if p.GetId() != "" {
+		fmt.Fprintln(&b, "Nothing is lost: the target has all up to the home's marker before it takes over.")
+	}
+	if n := p.GetApprovals(); n > 0 {
+		fmt.Fprintf(&b, "Approvals: %d, as %s, other than from whoever begins it.\n", n, strings.Join(p.GetApprovalRoles(), " or "))
+	}
+	return b.String()
+}
+
+// checkWord is what a rule says. The people whom a plan needs are counted when it is begun,
+// so that here nothing is fine yet.
+func checkWord(p *pb.MovePlan, c *pb.MoveCheck) string {
+	if c.GetRule() == placement.RuleApprovals && c.GetState() == "ok" && p.GetApprovals() > 0 {
+		return "asks"
+	}
+	return c.GetState()
 }
 
 func orUnknown(known bool, text string) string {
@@ -78,18 +94,24 @@ func missingText(c *pb.CopyMark) string {
 	return orUnknown(c.GetPendingKnown(), count(c.GetPending()))
 }
 
-func yesNo(b bool) string {
-	if b {
+func mayTake(c *pb.CopyMark) string {
+	switch {
+	case c.GetRole() == "home":
+		return "-"
+	case c.GetEligible():
 		return "yes"
 	}
 	return "no"
 }
 
 func renderMoves(m *pb.MoveStates) string {
-	if len(m.GetLogs()) == 0 {
-		return "No log that may move is placed, as far as this node knows.\n"
-	}
 	var b strings.Builder
+	if !m.GetAuthorityKnown() {
+		fmt.Fprintf(&b, "%s: this is what this node knew last\n", firstOf(m.GetAuthority(), "the authority is not known to answer this node"))
+	}
+	if len(m.GetLogs()) == 0 {
+		b.WriteString("no log is known here to be placed by the authority; those that never move are not (domicile topic show)\n")
+	}
 	for _, l := range m.GetLogs() {
 		b.WriteString(renderMove(l))
 	}

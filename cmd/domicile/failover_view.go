@@ -141,5 +141,5 @@ func viewMoves(m *pb.MoveStates) map[string]any {
 	for _, l := range m.GetLogs() {
 		logs = append(logs, viewMove(l))
 	}
-	return map[string]any{"logs": logs}
+	return map[string]any{"logs": logs, "authority_answers": m.GetAuthorityKnown()}
 }

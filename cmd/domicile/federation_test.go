@@ -4,10 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"domicile/chaos/ports"
 )
 
 // startWithin is generous: under the race detector, beside other tests, judging the
@@ -83,38 +81,14 @@ func startFederationOf(t *testing.T, binary string) *federation {
 	return f
 }
 
-// freePorts finds thirty ports in a row of which those that a federation uses are
-// free right now.
+// freePorts finds the thirty ports in a row that init's files use.
 func freePorts(t *testing.T) int {
 	t.Helper()
-	base, err := findFreePorts()
+	base, err := ports.Row(30)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return base
-}
-
-func findFreePorts() (int, error) {
-	for range 50 {
-		base := 20000 + 30*rand.IntN(400)
-		if portsFree(base) {
-			return base, nil
-		}
-	}
-	return 0, errors.New("no free ports")
-}
-
-func portsFree(base int) bool {
-	for i := range starterRegions {
-		for n := range 4 {
-			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+10*i+n))
-			if err != nil {
-				return false
-			}
-			l.Close()
-		}
-	}
-	return true
 }
 
 func (f *federation) start(region string) *process {

@@ -102,7 +102,7 @@ func authorityText(s *pb.AuthorityState) string {
 
 func placedRow(l *pb.PlacedLog) []string {
 	if !l.GetKnown() {
-		return []string{logName(l.GetLog()), unknown, unknown, "the authority is not known to have it"}
+		return []string{logName(l.GetLog()), unknown, unknown, unknown, "the authority is not known to have it"}
 	}
 	return []string{logName(l.GetLog()), l.GetHome(), epochText(l.GetEpoch()), placedStatus(l), isolationText(l), leaseText(l)}
 }
@@ -138,7 +138,7 @@ func leaseText(l *pb.PlacedLog) string {
 
 func placedRows(l *pb.PlacedLog) [][]string {
 	if !l.GetKnown() {
-		return [][]string{{"home", "by the manifest " + l.GetFirstHome() + "; the authority is not known to have it"}}
+		return [][]string{{"home", "by the manifest " + l.GetFirstHome()}, {"", strings.Join(l.GetExplain(), "; ")}}
 	}
 	rows := [][]string{
 		{"home", l.GetHome() + ", by the manifest " + l.GetFirstHome()}, {"epoch", epochText(l.GetEpoch())}, {"status", placedStatus(l)},
@@ -171,6 +171,9 @@ func without(list []string, out string) []string {
 }
 
 func epochRows(l *pb.PlacedLog) [][]string {
+	if !l.GetKnown() {
+		return [][]string{{strings.Join(l.GetExplain(), "; ")}}
+	}
 	rows := [][]string{{"EPOCH", "HOME", "ENDED", "AT", "MAY BE LOST"}}
 	for _, e := range l.GetHistory() {
 		end := "not settled: its successor has not opened"
@@ -179,10 +182,7 @@ func epochRows(l *pb.PlacedLog) [][]string {
 		}
 		rows = append(rows, []string{epochText(e.GetEpoch()), e.GetHome(), firstOf(strings.Trim(e.GetHow()+", "+e.GetProof(), ", "), unknown), end, lossOf(e)})
 	}
-	if l.GetKnown() {
-		rows = append(rows, []string{epochText(l.GetEpoch()), l.GetHome(), "goes on"})
-	}
-	return rows
+	return append(rows, []string{epochText(l.GetEpoch()), l.GetHome(), "goes on"})
 }
 
 // lossOf is the bound of what a forced move left behind. What is not known is not nothing.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,8 +16,10 @@ import (
 const movableManifest = `version: 1
 federation: example
 regions: {eu-west: {link: "127.0.0.1:7401"}, us-east: {link: "127.0.0.1:7402"}, ap-south: {link: "127.0.0.1:7403"}}
+boundaries: {eu: [eu-west], us: [us-east]}
 authority: {voters: [eu-west, us-east]}
 topics:
+  health: {writes: local, regions: [eu-west, us-east], on_home_loss: {producers: refuse, consumers: {mode: stop}, owner: o, text: t}}
   orders: {writes: home, home: eu-west, mirror: [us-east], failover: {mode: manual, targets: [us-east], rpo: 5s, rto: 1m, fence_after: 20s},
     on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
 `
@@ -27,10 +31,23 @@ func TestR14h_PlacementSaysWhereALogIsAndWhereItMayGo(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(dir, "rules"), 0o700); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte("serial: 1\ndimensions: {residency: [global]}\nprincipal_classes: [app]\ntopics: {orders: {allow: [{residency: [global]}], packages: [orders]}}\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(`serial: 1
+dimensions: {residency: [global, eu, us]}
+principal_classes: [app]
+topics: {orders: {allow: [{residency: [global]}], packages: [orders]}, health: {allow: [{residency: [eu, us]}], packages: [health]}}
+`), 0o600); err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(dir, "rules", "orders.rego"), []byte("package residency.rules.orders\n\npermit contains {\"rule\": \"all\", \"regions\": data.federation.regions}\n"), 0o600)
+		health := `package residency.rules.health
+
+permit contains {"rule": "in_boundary", "regions": data.federation.boundaries[input.tags.residency]} if input.point in {"admit", "consume"}
+
+destination contains "eu-west" if input.tags.residency == "eu"
+
+destination contains "us-east" if input.tags.residency == "us"
+`
+		return errors.Join(os.WriteFile(filepath.Join(dir, "rules", "health.rego"), []byte(health), 0o600),
+			os.WriteFile(filepath.Join(dir, "rules", "orders.rego"), []byte("package residency.rules.orders\n\npermit contains {\"rule\": \"all\", \"regions\": data.federation.regions}\n"), 0o600))
 	}
 	l, err := lab.Open(t.Context(), lab.Options{Parent: t.TempDir(), Pace: 0.25, Policies: policies, Manifest: []byte(movableManifest)})
 	if err != nil {
@@ -39,7 +56,11 @@ func TestR14h_PlacementSaysWhereALogIsAndWhereItMayGo(t *testing.T) {
 	defer l.Close(context.Background())
 	ask := func(region string, args ...string) string {
 		var out, failed strings.Builder
-		args = append(args, "--server", l.Region(region).Node().Admin())
+		if node := []string{"--server", l.Region(region).Node().Admin()}; args[0] == "__complete" { // the last word is completed
+			args = slices.Insert(slices.Clone(args), 1, node...)
+		} else {
+			args = append(args, node...)
+		}
 		if code := run(t.Context(), args, strings.NewReader(""), &out, &failed); code != 0 {
 			return failed.String()
 		}
@@ -76,6 +97,7 @@ func TestR14h_PlacementSaysWhereALogIsAndWhereItMayGo(t *testing.T) {
 	if out := ask("ap-south", "control", "snapshot"); !strings.Contains(out, "no voter runs on this node") {
 		t.Error(out)
 	}
+	t.Run("completion offers a legal target or none", func(t *testing.T) { completesLegalTargets(t, l.Federation, ask) })
 }
 
 type lacks struct{ text, wanted string }

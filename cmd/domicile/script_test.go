@@ -35,9 +35,13 @@ func TestScripts(t *testing.T) {
 			"exits": exits,
 			"mode":  fileMode,
 
-			"freeports": setFreePorts,
-			"trust":     trustKeys,
-			"until":     untilCode,
+			"freeports":  setFreePorts,
+			"trust":      trustKeys,
+			"until":      untilCode,
+			"until-said": untilSaid,
+			"edit":       editFile,
+			"grab":       grab,
+			"second":     asSecond,
 		},
 	})
 }

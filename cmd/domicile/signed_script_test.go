@@ -11,12 +11,13 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"domicile/chaos/ports"
 	"domicile/policy/bundle"
 )
 
 // setFreePorts sets PORT to the first of thirty free ports: freeports.
 func setFreePorts(ts *testscript.TestScript, _ bool, _ []string) {
-	port, err := findFreePorts()
+	port, err := ports.Row(30)
 	ts.Check(err)
 	ts.Setenv("PORT", strconv.Itoa(port))
 }

@@ -21,6 +21,8 @@ type Failover struct {
 	Service *failover.Service
 	// Caller is the name in the certificate of whoever called.
 	Caller func(context.Context) string
+	// Authority is whether the authority answers this node, and in words what is known of it.
+	Authority func() (answers bool, words string)
 }
 
 func (f *Failover) open() error {
@@ -145,6 +147,7 @@ func (f *Failover) WatchMoves(m *pb.WatchMovesRequest, out grpc.ServerStreamingS
 	for {
 		placed, changed := f.Service.Placed(m.GetTopic(), m.GetSlot())
 		states := &pb.MoveStates{}
+		states.AuthorityKnown, states.Authority = f.Authority()
 		for i := range placed {
 			states.Logs = append(states.Logs, stateToProto(placed[i].ID, &placed[i].Log))
 		}

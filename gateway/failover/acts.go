@@ -31,7 +31,7 @@ func (s *Service) Approve(ctx context.Context, id api.LogID, text, reason string
 	if err := checkReason(reason); err != nil {
 		return l, err
 	}
-	return s.act(ctx, Act{Name: "approve", Reason: reason, Log: id, Plan: l.Op.Plan}, func(ctx context.Context) error {
+	return s.act(ctx, Act{Name: "approve", Reason: reason, Log: id, Plan: l.Op.Plan}, func(ctx context.Context) (placement.Result, error) {
 		return s.approve(ctx, &l, l.Op.ID, l.Op.Plan, consent{c, text})
 	})
 }
@@ -54,11 +54,10 @@ func (s *Service) Abort(ctx context.Context, who string, id api.LogID, plan, rea
 	if err := s.may(who, reason, approval.Operator, approval.Incident); err != nil {
 		return l, err
 	}
-	return s.act(ctx, Act{Name: "abort", Reason: reason, Log: id, Plan: plan}, func(ctx context.Context) error {
+	return s.act(ctx, Act{Name: "abort", Reason: reason, Log: id, Plan: plan}, func(ctx context.Context) (placement.Result, error) {
 		c := s.command(placement.Abort, "abort/"+l.Op.ID, &l, who, reason)
 		c.Op, c.Plan = l.Op.ID, plan
-		_, err := s.Placements.Submit(ctx, c)
-		return err
+		return s.Placements.Submit(ctx, c)
 	})
 }
 
@@ -85,11 +84,10 @@ func (s *Service) Resolve(ctx context.Context, who string, id api.LogID, winner 
 	if err := s.may(who, reason, approval.Incident); err != nil {
 		return l, want, err
 	}
-	l, err = s.act(ctx, Act{Name: "resolve", Reason: reason, Log: id, Plan: plan, Forced: true}, func(ctx context.Context) error {
+	l, err = s.act(ctx, Act{Name: "resolve", Reason: reason, Log: id, Plan: plan, Forced: true}, func(ctx context.Context) (placement.Result, error) {
 		c := s.command(placement.Resolve, "resolve/"+plan, &l, who, reason)
 		c.Plan, c.Winner, c.Home = plan, winner, home
-		_, err := s.Placements.Submit(ctx, c)
-		return err
+		return s.Placements.Submit(ctx, c)
 	})
 	return l, want, err
 }
@@ -110,18 +108,38 @@ func (s *Service) moving(id api.LogID) (placement.Log, error) {
 	return l, err
 }
 
-// act does something at the authority between two lines of the region's audit.
-func (s *Service) act(ctx context.Context, a Act, do func(context.Context) error) (placement.Log, error) {
+// act does something at the authority between two lines of the region's audit, and says how
+// the log stands then.
+func (s *Service) act(ctx context.Context, a Act, do func(context.Context) (placement.Result, error)) (placement.Log, error) {
 	done, err := s.Audit(ctx, a)
 	if err != nil {
 		return placement.Log{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Pace.Of(submitWithin))
 	defer cancel()
-	err = do(ctx)
-	done(err)
-	l, _ := s.Placements.Log(a.Log)
-	return l, err
+	r, err := do(ctx)
+	if done(err); err != nil {
+		l, _ := s.Placements.Log(a.Log)
+		return l, err
+	}
+	return s.caughtUp(ctx, a.Log, r), nil
+}
+
+// caughtUp is the log once this node's copy of the placement has what came of a command, and
+// as the node has it if that does not come before ctx ends.
+func (s *Service) caughtUp(ctx context.Context, id api.LogID, r placement.Result) placement.Log {
+	for {
+		all, changed := s.Placements.Placements()
+		l := all[id]
+		if d := l.Epoch.Compare(r.Epoch); d > 0 || d == 0 && l.Status == r.Status {
+			return l
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return l
+		}
+	}
 }
 
 // Approved refuses a move under way whose approvals do not hold by this node's own trust

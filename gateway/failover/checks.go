@@ -136,19 +136,22 @@ func (m *making) declared() asked {
 	for _, region := range []string{m.facts.Self, m.Target, m.Log.Home} {
 		digest, known := m.facts.Digests[region]
 		switch {
-		case !known && region == m.Log.Home && m.Kind == placement.Forced:
+		case !known && region == m.Log.Home && !m.Heard: // S1 speaks of it
 		case !known:
 			return asked{against: "it is not known here how " + region + " declares the topic: its link is not up", code: api.HomeUnreachable}
 		case digest != want:
 			return asked{against: region + " declares the topic otherwise than the authority has it: give every region the same federation.yaml, then domicile config reload", code: api.ManifestMismatch}
 		}
 	}
+	if _, known := m.facts.Digests[m.Log.Home]; !known {
+		return asked{fine: "target and authority have the same declaration; the home could not be asked"}
+	}
 	return asked{fine: "home, target and authority have the same declaration"}
 }
 
 func (m *making) reachable() asked {
 	if !m.facts.Reachable {
-		return asked{against: "no majority of the voters answers this region, so nothing can be decided from here", code: api.AuthorityUnreachable}
+		return asked{against: "no majority of the voters has answered this region lately, so nothing can be decided from here and what is shown may be old", code: api.AuthorityUnreachable}
 	}
 	return asked{fine: "the authority answers"}
 }
@@ -233,11 +236,21 @@ func (m *making) bounded() asked {
 	case limit.Span != nil && *limit.Span > m.Log.Terms.RPO:
 		return asked{against: fmt.Sprintf("the topic accepts a loss of %s, the request one of %s", regions.Span(m.Log.Terms.RPO), regions.Span(*limit.Span))}
 	}
+	if lost.Span == nil || limit.Span == nil {
+		return asked{fine: "what is accepted is within the topic's rule; what may be lost is asked on the frozen cut"}
+	}
 	return asked{fine: "what may be lost is within what is accepted; it is asked again on the frozen cut"}
 }
 
 func (m *making) people() asked {
-	return asked{fine: fmt.Sprintf("%d people besides the one who asks have to approve", m.Needs())}
+	switch n := m.Needs(); n {
+	case 0:
+		return asked{fine: "nobody else has to approve"}
+	case 1:
+		return asked{fine: "one person besides the one who asks has to approve"}
+	default:
+		return asked{fine: fmt.Sprintf("%d people besides the one who asks have to approve", n)}
+	}
 }
 
 // Needs is how many people besides the one who asks have to approve.

@@ -254,7 +254,7 @@ func (s *Service) begin(ctx context.Context, p *Plan, who, reason string, signed
 		return err
 	}
 	for _, a := range signed {
-		if err := s.approve(ctx, &p.Log, op, p.ID, a); err != nil {
+		if _, err := s.approve(ctx, &p.Log, op, p.ID, a); err != nil {
 			return err
 		}
 	}
@@ -280,11 +280,10 @@ func (s *Service) command(verb placement.Verb, id string, l *placement.Log, who,
 	return placement.Command{Verb: verb, ID: id, Log: l.Incarnation, Expect: l.Epoch, Region: s.Self, Actor: who, Reason: reason}
 }
 
-func (s *Service) approve(ctx context.Context, l *placement.Log, op, plan string, a consent) error {
+func (s *Service) approve(ctx context.Context, l *placement.Log, op, plan string, a consent) (placement.Result, error) {
 	c := s.command(placement.Approve, "approve/"+plan+"/"+a.Name, l, a.Name, "approves the plan as "+a.Role)
 	c.Op, c.Plan, c.Approvals = op, plan, []placement.Approval{{Actor: a.Name, Role: a.Role, Signed: a.text}}
-	_, err := s.Placements.Submit(ctx, c)
-	return err
+	return s.Placements.Submit(ctx, c)
 }
 
 const maxReason = 500 // bytes

@@ -178,7 +178,7 @@ func (m *Mover) command(verb placement.Verb, l *placement.Log) placement.Command
 		Actor: "region:" + m.cfg.Self, Reason: "a step of the move"}
 	about := l.Epoch.String()
 	if l.Op != nil {
-		c.Op, about = l.Op.ID, l.Op.ID
+		c.Op, c.Reason, about = l.Op.ID, l.Op.Reason, l.Op.ID
 	}
 	c.ID = fmt.Sprintf("%s/%s/%s/%s", about, l.Incarnation, verb, m.cfg.Self)
 	return c

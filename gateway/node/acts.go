@@ -130,7 +130,7 @@ func checkReason(force bool, reason string) error {
 	}
 	switch {
 	case force && strings.TrimSpace(reason) == "":
-		return bad("--force needs --reason TEXT: it is kept in the audit")
+		return bad("it needs --reason TEXT: it is kept in the audit")
 	case len(reason) > maxReason:
 		return bad(fmt.Sprintf("at most %d bytes", maxReason))
 	case strings.ContainsFunc(reason, unicode.IsControl):

@@ -132,25 +132,58 @@ func (d *divergences) find(ctx context.Context, topic, slot string, epoch *pb.Ep
 		}
 	}
 	if len(ids) != 1 {
-		return nil, divergence.Tail{}, &api.Error{Code: api.BadRequest, Op: "find divergence", Topic: topic, Region: d.cfg.Region, Field: "slot", Value: slot,
-			Hint: fmt.Sprintf("%d logs of the topic hold anything void here: name one with --slot, see domicile divergence ls", len(ids))}
+		hint := "nothing of the topic is void here, as far as this region knows: see domicile divergence ls"
+		if len(ids) > 1 {
+			hint = fmt.Sprintf("%d logs of the topic hold something void here: name one with --log, see domicile divergence ls", len(ids))
+		}
+		return nil, divergence.Tail{}, &api.Error{Code: api.BadRequest, Op: "find divergence", Topic: topic, Region: d.cfg.Region, Field: "log", Value: slot, Hint: hint}
 	}
 	tail, err := t.voided.Find(ids[0], wire.EpochFromProto(epoch))
 	return t, tail, err
 }
 
 // List is everything void that the region holds.
-func (d *divergences) List(_ context.Context, req *pb.ListDivergencesRequest) (*pb.ListDivergencesResponse, error) {
+func (d *divergences) List(ctx context.Context, req *pb.ListDivergencesRequest) (*pb.ListDivergencesResponse, error) {
 	t, err := d.holder("list divergences")
 	if err != nil {
 		return nil, err
 	}
 	tails, err := t.voided.List(req.GetTopic())
-	m := &pb.ListDivergencesResponse{}
+	m := &pb.ListDivergencesResponse{Complete: t.knowsEnds(ctx)}
 	for i := range tails {
 		m.Divergences = append(m.Divergences, d.message(&tails[i]))
 	}
 	return m, err
+}
+
+// knowsEnds reports whether the authority answers and every log here goes by the epochs that
+// it ended: all that is void here is known to be then.
+func (t *turn) knowsEnds(ctx context.Context) bool {
+	if t.placer == nil {
+		return true
+	}
+	if !t.placer.Current() {
+		return false
+	}
+	placed, _ := t.placer.Placements()
+	for id, l := range placed {
+		log, _ := t.logs.find(id)
+		if log == nil {
+			if _, held, err := t.fabric.Held(ctx, id); held || err != nil {
+				return false
+			}
+			continue
+		}
+		if log.Head().Epoch == l.Epoch {
+			continue
+		}
+		tenure, _, err := t.fabric.Tenure(id)
+		ends, known := l.Epochs(), tenure.History
+		if err != nil || len(ends) > 1 && (len(known) == 0 || known[len(known)-1] != ends[len(ends)-1]) {
+			return false
+		}
+	}
+	return true
 }
 
 func (d *divergences) message(t *divergence.Tail) *pb.Divergence {
@@ -210,7 +243,7 @@ func (d *divergences) mayRead(r *api.Record, who regions.Principal) error {
 
 // Republish publishes what is nowhere else yet, through this region's gateway.
 func (d *divergences) Republish(ctx context.Context, req *pb.RepublishDivergenceRequest, send func(*pb.RepublishDivergenceResponse) error) error {
-	who, err := d.actor(ctx, req.GetReason(), approval.Incident, approval.Operator)
+	who, err := d.actor(ctx, req.GetReason(), req.GetDryRun(), approval.Incident, approval.Operator)
 	if err != nil {
 		return err
 	}
@@ -249,8 +282,8 @@ func (d *divergences) Republish(ctx context.Context, req *pb.RepublishDivergence
 
 // actor is who asks, in a role that may, with a reason, as the client of this region that
 // the policy judges what is republished as.
-func (d *divergences) actor(ctx context.Context, reason string, roles ...string) (regions.Principal, error) {
-	if err := checkReason(true, reason); err != nil {
+func (d *divergences) actor(ctx context.Context, reason string, dryRun bool, roles ...string) (regions.Principal, error) {
+	if err := checkReason(!dryRun, reason); err != nil {
 		return regions.Principal{}, err
 	}
 	who, _ := door.Caller(ctx)
@@ -275,7 +308,7 @@ func (d *divergences) atItsDoor(id api.LogID) error {
 
 // Discard puts on record that the rest is not wanted, with the consent of another person.
 func (d *divergences) Discard(ctx context.Context, req *pb.DiscardDivergenceRequest) (*pb.DiscardDivergenceResponse, error) {
-	who, err := d.actor(ctx, req.GetReason(), approval.Incident)
+	who, err := d.actor(ctx, req.GetReason(), req.GetDryRun(), approval.Incident)
 	if err != nil {
 		return nil, err
 	}

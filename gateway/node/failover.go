@@ -16,7 +16,7 @@ import (
 // openFailover makes what operators move logs with; where the manifest names no authority
 // it says that nothing moves.
 func (n *Node) openFailover(context.Context) error {
-	n.moves = &admin.Failover{Caller: caller}
+	n.moves = &admin.Failover{Caller: caller, Authority: n.authorityWords}
 	if n.placer == nil {
 		return nil
 	}
@@ -43,6 +43,17 @@ func (n *Node) operators() approval.Rules {
 		return approval.Rules{{Match: "dev", Roles: []string{approval.Operator, approval.Incident, approval.Compliance}}}
 	}
 	return n.cfg.Operators
+}
+
+// authorityWords is whether the authority answers this node, as people read it.
+func (n *Node) authorityWords() (answers bool, words string) {
+	switch ago, reached, heard := n.placer.Answered(); {
+	case reached:
+		return true, "the authority answers"
+	case heard:
+		return false, "the authority has not answered this node for " + regions.Span(n.seams.Pace.Of(ago))
+	}
+	return false, "the authority has not answered this node since it started"
 }
 
 func caller(ctx context.Context) string {

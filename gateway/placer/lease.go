@@ -50,9 +50,9 @@ func (p *Placer) renewOnce(ctx context.Context, a Authority) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.holder.Answered(grant, sent) // if not: what this region misses is on its way, and then it renews again
+	fits := p.holder.Answered(grant, sent) // if not: what this region misses is on its way, and then it renews again
 	if grant.Generation >= p.state.Generation() {
-		p.answered, p.heard = sent, true
+		p.answered, p.heard, p.fits = sent, true, fits && len(grant.Revoked) == 0
 	}
 }
 
@@ -78,6 +78,15 @@ func (p *Placer) Answered() (ago time.Duration, reached, ok bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return now.Boot - p.answered.Boot, p.confirmed(now), p.heard
+}
+
+// Current reports whether the authority answered lately and has nothing to say of this
+// region's logs that this node has not heard.
+func (p *Placer) Current() bool {
+	now := p.now()
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.confirmed(now) && p.fits
 }
 
 // Authority names the founding whose word was heard last, with its generation and the

@@ -60,6 +60,7 @@ type Placer struct {
 	homes     map[api.LogID]home // open in this region
 	answered  placement.Instant  // when the last renewal was sent that somebody answered
 	heard     bool               // answered is one
+	fits      bool               // that answer covered all that this region believes it has
 	authority Authority          // nil: none is attached
 	trouble   string             // what keeps a declaration from the authority
 	changed   chan struct{}

@@ -68,6 +68,7 @@ func (x *ListDivergencesRequest) GetTopic() string {
 type ListDivergencesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Divergences   []*Divergence          `protobuf:"bytes,1,rep,name=divergences,proto3" json:"divergences,omitempty"`
+	Complete      bool                   `protobuf:"varint,2,opt,name=complete,proto3" json:"complete,omitempty"` // the authority answers, and each log here goes by all epochs that it ended; else more may be void
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -107,6 +108,13 @@ func (x *ListDivergencesResponse) GetDivergences() []*Divergence {
 		return x.Divergences
 	}
 	return nil
+}
+
+func (x *ListDivergencesResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
 }
 
 type Divergence struct {
@@ -991,9 +999,10 @@ const file_domicile_v1_divergence_proto_rawDesc = "" +
 	"\n" +
 	"\x1cdomicile/v1/divergence.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\".\n" +
 	"\x16ListDivergencesRequest\x12\x14\n" +
-	"\x05topic\x18\x01 \x01(\tR\x05topic\"T\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\"p\n" +
 	"\x17ListDivergencesResponse\x129\n" +
-	"\vdivergences\x18\x01 \x03(\v2\x17.domicile.v1.DivergenceR\vdivergences\"\xeb\x03\n" +
+	"\vdivergences\x18\x01 \x03(\v2\x17.domicile.v1.DivergenceR\vdivergences\x12\x1a\n" +
+	"\bcomplete\x18\x02 \x01(\bR\bcomplete\"\xeb\x03\n" +
 	"\n" +
 	"Divergence\x12$\n" +
 	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12(\n" +
