@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -157,15 +157,15 @@ func (p *producer) flush() {
 // maxRows bounds the rows of one event.
 const maxRows = 4096
 
-// again sends every record whose outcome nobody knew once more, under the same id.
-func (p *producer) again(ctx context.Context) error {
+// again sends every record whose outcome nobody knew once more, under the same id, and
+// reports whether there are some of which nobody knows it yet.
+func (p *producer) again(ctx context.Context) bool {
 	p.mu.Lock()
-	list := p.unknown
-	p.unknown = map[uint64]api.Record{}
+	list := maps.Clone(p.unknown)
 	p.mu.Unlock()
 	for number, r := range list {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("ask again for %s: %w", p.feed.name(), err)
+		if ctx.Err() != nil {
+			break
 		}
 		wait, cancel := context.WithTimeout(ctx, p.oracle.config.Patience)
 		begin := p.oracle.config.History.Now()
@@ -174,5 +174,7 @@ func (p *producer) again(ctx context.Context) error {
 		p.answered(number, begin, r, ack, err)
 	}
 	p.flush()
-	return nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.unknown) > 0 && ctx.Err() == nil
 }

@@ -17,8 +17,8 @@ type Lacking struct {
 	Records               int
 }
 
-// Settle ends the publishing, asks once more for every record whose outcome nobody knew,
-// and waits until the readers of every region have what has to be there, or ctx ends. It
+// Settle ends the publishing, asks again for every record whose outcome nobody knew, until
+// somebody does, and waits until the readers of every region have what has to be there, or ctx ends. It
 // answers what is still lacking. The oracle goes on to read and to ask.
 func (o *Oracle) Settle(ctx context.Context) ([]Lacking, error) {
 	o.pause("", true)
@@ -26,8 +26,8 @@ func (o *Oracle) Settle(ctx context.Context) ([]Lacking, error) {
 		if err := p.settled(ctx); err != nil {
 			return o.lacking(), err
 		}
-		if err := p.again(ctx); err != nil {
-			return o.lacking(), err
+		for p.again(ctx) {
+			pass(ctx, poll)
 		}
 	}
 	for ctx.Err() == nil {
