@@ -27,7 +27,7 @@ var floors = [][]string{
 	{"policy", "policy/bundle", "regions/fabric", "regions/identity", "regions/placement"},
 	{"regions/approval", "regions/council", "regions/link", "regions/loss", "api/client", "policy/review", "policy/traffic"},
 	{"gateway", "gateway/divergence", "gateway/drill", "gateway/failover", "gateway/handover", "gateway/mover", "gateway/placer", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/drill/history", "chaos/ledger"},
-	{"gateway/door", "gateway/admin", "chaos/drill/oracle", "chaos/invariant"},
+	{"gateway/door", "gateway/admin", "chaos/drill/oracle", "chaos/drill/report", "chaos/invariant"},
 	{"gateway/node"},
 	{"chaos/lab", "chaos/shop"},
 	{"chaos/demo", "chaos/failover", "chaos/field", "chaos/fieldreports", "chaos/alerts", "chaos/doctor"},

@@ -75,13 +75,15 @@ type Gate struct {
 	Node  string        `json:"node,omitempty"`
 	Act   string        `json:"act"` // one of the Act constants
 	OK    bool          `json:"ok"`
+	Asked time.Duration `json:"asked_ns,omitempty"` // since the origin: the request left; its answer came at Event.At
 	Lease time.Duration `json:"lease_ns,omitempty"`
 	Text  string        `json:"text,omitempty"`
 }
 
 // What a gate is asked to do, or does.
 const (
-	ActArm    = "arm"    // begin the fault under a lease
+	ActArm    = "arm"    // accept the drill
+	ActCut    = "cut"    // the fault holds, under a lease
 	ActRenew  = "renew"  // lengthen the lease
 	ActHeal   = "heal"   // end the fault
 	ActLapsed = "lapsed" // the lease ran out

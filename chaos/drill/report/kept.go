@@ -1,0 +1,269 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"domicile/chaos/drill/history"
+)
+
+// The names of the checks.
+const (
+	CheckControl   = "the cut ended by command, within its time"
+	CheckSeen      = "both sides saw the cut, and went on seeing it"
+	CheckAnswered  = "every region answered its operators throughout"
+	CheckKept      = "nothing acknowledged is lost"
+	CheckCopied    = "every copy has what has to be in it"
+	CheckResident  = "nothing resident was stored or read outside its boundary"
+	CheckIntact    = "records were read as they were published, in order"
+	CheckLagFloor  = "no lag was said to be smaller than it was"
+	CheckLagTruth  = "every lag was as the oracle saw it"
+	CheckLagSlope  = "lag grew by one second per second"
+	CheckPending   = "no region counted fewer pending records than there were"
+	CheckDegraded  = "producers got what was declared"
+	CheckLoss      = "moves lost no more than declared, and said what"
+	CheckRTO       = "moves took no longer than declared"
+	CheckReconcile = "every sequence is accounted for everywhere"
+	CheckScan      = "no token of a resident record in foreign files"
+	CheckExpected  = "the failover engine answered as expected"
+)
+
+// check counts how often something was judged, and what was wrong.
+type check struct {
+	Check
+	wrong []string
+}
+
+func (c *check) judge(ok bool, format string, args ...any) {
+	c.Judged++
+	if !ok {
+		c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+// done is the check as it is reported: fine is said when nothing was wrong.
+func (c *check) done(fine string) Check {
+	c.OK = len(c.wrong) == 0
+	switch {
+	case c.Judged == 0:
+		c.OK, c.Text = true, "not put to the test"
+	case c.OK:
+		c.Text = fine
+	case len(c.wrong) > 3:
+		c.Text = fmt.Sprintf("%s; and %d more", join(c.wrong[:3]), len(c.wrong)-3)
+	default:
+		c.Text = join(c.wrong)
+	}
+	return c.Check
+}
+
+func join(list []string) string {
+	text := ""
+	for i, s := range list {
+		if i > 0 {
+			text += "; "
+		}
+		text += s
+	}
+	return text
+}
+
+func named(name string) *check { return &check{Check: Check{Name: name}} }
+
+// stored follows every acknowledged record to where it rests by the map.
+func (s *scene) stored() []Check {
+	kept, copied, resident := named(CheckKept), named(CheckCopied), named(CheckResident)
+	lost, missing := map[place]int{}, map[place]int{}
+	records := 0
+	passages := s.passages()
+	for _, of := range s.records {
+		for _, r := range of {
+			a := s.standing(passages, r)
+			if a != nil {
+				records++
+				s.follow(r, a, lost, missing)
+				if !s.plan.MayRest(a.told.Residency, a.told.Region) {
+					resident.judge(false, "%s acknowledged a record bound to %s", a.told.Region, a.told.Residency)
+				}
+			}
+		}
+	}
+	for _, n := range lost {
+		kept.Judged += max(n, 0)
+	}
+	kept.Judged, copied.Judged = records, records
+	for p, n := range lost {
+		kept.wrong = append(kept.wrong, fmt.Sprintf("%d acknowledged records of %s are not read at their home %s", n, p.of, p.region))
+	}
+	for p, n := range missing {
+		copied.wrong = append(copied.wrong, fmt.Sprintf("%d records of %s are not read in %s", n, p.of, p.region))
+	}
+	slices.Sort(kept.wrong)
+	slices.Sort(copied.wrong)
+	s.outside(resident)
+	return []Check{
+		kept.done(fmt.Sprintf("%s acknowledged, all of them read", count(uint64(records), "record"))),
+		copied.done("all read wherever the map puts them"),
+		resident.done("readers in every region got none"),
+	}
+}
+
+// standing is the ack that has to hold: the last one, if no move made it void.
+func (s *scene) standing(passages []*passage, r *record) *ack {
+	for i := len(r.acks) - 1; i >= 0; i-- {
+		if !s.void(passages, &r.acks[i]) {
+			return &r.acks[i]
+		}
+	}
+	return nil
+}
+
+func (s *scene) follow(r *record, a *ack, lost, missing map[place]int) {
+	for _, region := range s.plan.Rests(a.told.Log, a.told.Residency) {
+		if _, ok := r.heardIn(region); ok || !s.readers[place{a.told.Topic, region}] {
+			continue
+		}
+		if region == a.told.Region {
+			lost[place{a.told.Log, region}]++
+		} else {
+			missing[place{a.told.Log, region}]++
+		}
+	}
+}
+
+// outside looks at what readers got of records that may not rest in their region.
+func (s *scene) outside(resident *check) {
+	for i := range s.history.Events {
+		e := &s.history.Events[i]
+		if e.Heard == nil {
+			continue
+		}
+		for _, run := range e.Heard.Runs {
+			if run.Residency != history.Global {
+				resident.judge(s.plan.MayRest(run.Residency, e.Region), "a reader in %s got records %d to %d of %s, bound to %s", e.Region, run.From, run.To, run.Log, run.Residency)
+			}
+		}
+	}
+}
+
+// intact looks at how records were read.
+func (s *scene) intact() Check {
+	c := named(CheckIntact)
+	for i := range s.history.Events {
+		if e := &s.history.Events[i]; e.Heard != nil {
+			c.judge(e.Heard.Altered == 0, "%s got %s with another body", e.Heard.Reader, count(e.Heard.Altered, "record"))
+			c.judge(e.Heard.Disordered == 0, "%s got %s out of order", e.Heard.Reader, count(e.Heard.Disordered, "record"))
+		}
+	}
+	for _, of := range s.records {
+		for _, r := range of {
+			if len(r.acks) > 1 {
+				a, b := r.acks[0], r.acks[len(r.acks)-1]
+				c.judge(a.told.Epoch != b.told.Epoch || a.told.Log == b.told.Log && a.row.Sequence == b.row.Sequence, "a record was acknowledged at two places of %s", a.told.Log)
+			}
+		}
+	}
+	return c.done("byte by byte")
+}
+
+// control looks at how the cut ended.
+func (s *scene) control() Check {
+	c := named(CheckControl)
+	if s.cut == nil {
+		return c.done("")
+	}
+	c.judge(!s.cut.Lapsed, "a lease ran out: the controller had lost the cut")
+	closed := s.history.Closed()
+	c.judge(closed != nil && closed.Outcome != history.Uncontrolled, "the history does not say that the controller ended it")
+	healed := s.cut.Gone < s.end || closed != nil
+	c.judge(healed, "no region said that it healed")
+	return c.done(fmt.Sprintf("cut off for %s", span(s.cut.Held())))
+}
+
+func (s *scene) seen(list []Sight) Check {
+	c := named(CheckSeen)
+	for _, v := range list {
+		switch limit := s.plan.Bounds.See; {
+		case v.Within == nil:
+			c.judge(false, "%s never said that %s was cut off", v.Region, v.Peer)
+		case limit > 0:
+			c.judge(*v.Within <= limit+s.blur(), "%s saw that %s was cut off only after %s", v.Region, v.Peer, span(*v.Within))
+		default:
+			c.Judged++
+		}
+		c.judge(v.Flaps == 0, "%s took the link to %s for healed %d times", v.Region, v.Peer, v.Flaps)
+	}
+	return c.done("each side by itself")
+}
+
+// blur is how long the cut may have taken to begin.
+func (s *scene) blur() time.Duration { return s.cut.Surely - s.cut.From }
+
+func (s *scene) answered() Check {
+	c := named(CheckAnswered)
+	silent := map[string]int{}
+	for i := range s.history.Events {
+		e := &s.history.Events[i]
+		switch {
+		case e.Silent != nil:
+			silent[e.Region]++
+			c.Judged++
+		case e.Gauge != nil:
+			c.Judged++
+		}
+	}
+	for region, n := range silent {
+		c.wrong = append(c.wrong, fmt.Sprintf("%s left %s without an answer", region, count(uint64(n), "question")))
+	}
+	slices.Sort(c.wrong)
+	return c.done("its figures are its own throughout")
+}
+
+// lagChecks judges the figures against the oracle.
+func (s *scene) lagChecks(lags []Lag, behind []Behind) []Check {
+	floor, truth, slope, pending := named(CheckLagFloor), named(CheckLagTruth), named(CheckLagSlope), named(CheckPending)
+	worst := 0.0
+	for _, l := range lags {
+		if l.Judged == 0 {
+			continue
+		}
+		limit := s.plan.Bounds.Idle
+		if l.Busy {
+			limit = s.plan.Bounds.Busy
+		}
+		worst = max(worst, l.Under)
+		floor.judge(l.Under <= s.plan.Bounds.Clock.Seconds(), "%s in %s was up to %.2f s below the oracle", l.Log, l.Target, l.Under)
+		truth.judge(l.Off <= limit.Seconds(), "%s in %s may have been off by %.2f s, more than %s", l.Log, l.Target, l.Off, span(limit))
+		if l.Slope != nil {
+			slope.judge(*l.Slope > 0.9 && *l.Slope < 1.1, "%s in %s: %.3f", l.Log, l.Target, *l.Slope)
+		}
+	}
+	s.pending(pending, behind)
+	return []Check{
+		floor.done(fmt.Sprintf("at most %.2f s below", worst)), truth.done("within its bounds"), slope.done("every one within a tenth"),
+		pending.done("of the drill's own records"),
+	}
+}
+
+// pending holds each home's word on what waits against what the drill knows that waits.
+func (s *scene) pending(c *check, behind []Behind) {
+	for _, b := range behind {
+		var owed []time.Duration
+		for _, id := range b.IDs {
+			for n := id.From; n <= id.To; n++ {
+				owed = append(owed, s.records[id.Producer][n].first().row.End)
+			}
+		}
+		slices.Sort(owed)
+		for i := range s.history.Events {
+			e := &s.history.Events[i]
+			g := e.Gauge
+			if g == nil || e.Region != b.Home || g.Log != b.Log || g.Target != b.Target || g.Records == nil || g.Asked < s.cut.Surely || e.At > s.cut.Until {
+				continue
+			}
+			least, _ := slices.BinarySearch(owed, g.Asked)
+			c.judge(*g.Records >= uint64(least), "%s said that %d records of %s wait for %s; there were at least %d", b.Home, *g.Records, b.Log, b.Target, least)
+		}
+	}
+}

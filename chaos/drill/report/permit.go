@@ -1,0 +1,92 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"domicile/chaos/drill/history"
+)
+
+// matrix is every answer of the failover engine, by log, target and moment.
+func (s *scene) matrix() ([]Moment, []Row) {
+	moments := s.moments()
+	rows := map[flow]*Row{}
+	for i := range s.history.Events {
+		p := s.history.Events[i].Probe
+		if p == nil {
+			continue
+		}
+		f := flow{p.Log, p.Home, p.Target}
+		if rows[f] == nil {
+			t := s.topicOf(p.Topic)
+			rows[f] = &Row{Topic: p.Topic, Log: p.Log, Home: p.Home, Target: p.Target, Resident: t != nil && len(t.Resident) > 0, Cells: make([]Cell, len(moments))}
+		}
+		at := slices.IndexFunc(moments, func(m Moment) bool { return m.Name == p.Moment })
+		rows[f].Cells[at] = Cell{true, p.Since, p.Allowed, p.Kind, p.Why, p.Rule, p.Text, p.Span}
+	}
+	var out []Row
+	for _, r := range rows {
+		out = append(out, *r)
+	}
+	slices.SortFunc(out, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Log, b.Log), cmp.Compare(a.Home, b.Home), cmp.Compare(a.Target, b.Target))
+	})
+	return moments, out
+}
+
+// moments lists when permissions were asked, in order.
+func (s *scene) moments() []Moment {
+	var out []Moment
+	for i := range s.history.Events {
+		if p := s.history.Events[i].Probe; p != nil && !slices.ContainsFunc(out, func(m Moment) bool { return m.Name == p.Moment }) {
+			out = append(out, Moment{p.Moment, p.Since})
+		}
+	}
+	return out
+}
+
+// expected holds every expectation against every answer that it speaks of. One that
+// nothing was asked about has failed: it was not shown.
+func (s *scene) expected() []Expected {
+	var out []Expected
+	for _, want := range s.plan.Expect {
+		found := map[Expected]int{}
+		for i := range s.history.Events {
+			p := s.history.Events[i].Probe
+			if p == nil || p.Topic != want.Topic || want.Log != "" && p.Log != want.Log || want.Target != "" && p.Target != want.Target ||
+				want.Moment != history.Always && p.Moment != want.Moment {
+				continue
+			}
+			e := Expected{Topic: want.Topic, Log: p.Log, Target: p.Target, Moment: want.Moment, Want: want.Want, Why: want.Why}
+			e.Got, e.OK = meets(want, p)
+			found[e]++
+		}
+		if len(found) == 0 {
+			out = append(out, Expected{Topic: want.Topic, Log: want.Log, Target: want.Target, Moment: want.Moment, Want: want.Want, Why: want.Why, Got: "nobody asked"})
+		}
+		for e, n := range found {
+			e.Asked = n
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Expected) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Log, b.Log), cmp.Compare(a.Target, b.Target), cmp.Compare(a.Moment, b.Moment), cmp.Compare(a.Got, b.Got))
+	})
+	return out
+}
+
+// meets says what was answered, in words, and whether that is what was wanted.
+func meets(want history.Expectation, p *history.Probe) (string, bool) {
+	if p.Allowed {
+		return history.Allowed, want.Want == history.Allowed
+	}
+	got := history.Denied
+	if p.Why != "" {
+		got += ": " + p.Why
+	}
+	if p.Rule != "" {
+		got += fmt.Sprintf(" (%s)", p.Rule)
+	}
+	return got, want.Want == history.Denied && (want.Why == "" || want.Why == p.Why)
+}

@@ -1,0 +1,199 @@
+package report
+
+import (
+	"slices"
+	"time"
+
+	"domicile/chaos/drill/history"
+)
+
+// scene is a history in the order in which judges ask of it.
+type scene struct {
+	history *history.History
+	plan    *history.Plan
+	cut     *Cut
+	end     time.Duration
+	records map[string]map[uint64]*record // by producer and number
+	heard   map[string]map[string][]hearing
+	readers map[place]bool // somebody reads a topic in a region
+	report  *Report
+}
+
+// record is one record of the drill, and all that its producer was told of it.
+type record struct {
+	producer *history.Told // what it shares with its like
+	number   uint64
+	begin    time.Duration // first handed in
+	acks     []ack
+	refused  bool // at least one answer says so
+	unknown  bool
+	heard    []heardAt
+}
+
+// ack is one acknowledgement.
+type ack struct {
+	told *history.Told
+	row  history.Row
+}
+
+type heardAt struct {
+	region string
+	at     time.Duration // no later than
+}
+
+type hearing struct {
+	at  time.Duration
+	run history.Run
+}
+
+// place is a log, or a topic, in a region.
+type place struct{ of, region string }
+
+func newScene(h *history.History) *scene {
+	s := &scene{history: h, plan: h.Plan(), records: map[string]map[uint64]*record{}, readers: map[place]bool{}}
+	if s.plan == nil {
+		s.plan = &history.Plan{}
+	}
+	s.end = h.Events[len(h.Events)-1].At
+	s.cut = cutOf(h)
+	for i := range h.Events {
+		if t := h.Events[i].Told; t != nil {
+			s.told(t)
+		}
+	}
+	for i := range h.Events {
+		if e := &h.Events[i]; e.Heard != nil {
+			s.hears(e)
+		}
+	}
+	return s
+}
+
+func (s *scene) told(t *history.Told) {
+	of := s.records[t.Producer]
+	if of == nil {
+		of = map[uint64]*record{}
+		s.records[t.Producer] = of
+	}
+	for _, row := range t.Rows {
+		r := of[row.Number]
+		if r == nil {
+			r = &record{producer: t, number: row.Number, begin: row.Begin}
+			of[row.Number] = r
+		}
+		r.begin = min(r.begin, row.Begin)
+		switch t.Outcome {
+		case history.Acked:
+			r.acks = append(r.acks, ack{t, row})
+		case history.NotStored:
+			r.refused = true
+		default:
+			r.unknown = true
+		}
+	}
+}
+
+func (s *scene) hears(e *history.Event) {
+	s.readers[place{e.Heard.Topic, e.Region}] = true
+	for _, run := range e.Heard.Runs {
+		of := s.records[run.Producer]
+		for n := run.From; n <= run.To && n-run.From < maxRun; n++ {
+			if r := of[n]; r != nil {
+				r.heard = append(r.heard, heardAt{e.Region, e.At})
+			}
+		}
+	}
+}
+
+// maxRun bounds what one line of a history can make a reader of it do.
+const maxRun = 1 << 22
+
+// heardIn is by when readers of a region had the record.
+func (r *record) heardIn(region string) (time.Duration, bool) {
+	for _, h := range r.heard {
+		if h.region == region {
+			return h.at, true
+		}
+	}
+	return 0, false
+}
+
+// first is the first acknowledgement, nil without one.
+func (r *record) first() *ack {
+	if len(r.acks) == 0 {
+		return nil
+	}
+	return &r.acks[0]
+}
+
+// parted reports whether the planned cut lies between two regions.
+func (s *scene) parted(a, b string) bool {
+	one := func(x, y string) bool { return x == s.plan.Isolate && slices.Contains(s.plan.Peers, y) }
+	return one(a, b) || one(b, a)
+}
+
+// topicOf is a topic's declaration, nil when the plan does not have it.
+func (s *scene) topicOf(name string) *history.Topic {
+	i := slices.IndexFunc(s.plan.Topics, func(t history.Topic) bool { return t.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.plan.Topics[i]
+}
+
+// gates collects when nodes were asked to do something, and had said yes.
+type gates struct {
+	from, by time.Duration
+	any      bool
+}
+
+func (g *gates) take(e *history.Event) {
+	asked := e.Gate.Asked
+	if asked == 0 {
+		asked = e.At
+	}
+	if !g.any {
+		g.from = asked
+	}
+	g.any = true
+	g.from, g.by = min(g.from, asked), max(g.by, e.At)
+}
+
+// cutOf finds when the fault held, nil when it never did.
+func cutOf(h *history.History) *Cut {
+	var arm, cut, heal, lapse gates
+	for i := range h.Events {
+		e := &h.Events[i]
+		if e.Gate == nil || !e.Gate.OK && e.Gate.Act != history.ActLapsed {
+			continue
+		}
+		switch e.Gate.Act {
+		case history.ActArm:
+			arm.take(e)
+		case history.ActCut:
+			cut.take(e)
+		case history.ActHeal:
+			heal.take(e)
+		case history.ActLapsed:
+			lapse.take(e)
+		}
+	}
+	if !cut.any {
+		cut = arm
+	}
+	if !cut.any {
+		return nil
+	}
+	c := &Cut{From: cut.from, Surely: cut.by, Lapsed: lapse.any}
+	last := h.Events[len(h.Events)-1].At
+	c.Until, c.Gone = last, last
+	if heal.any {
+		c.Until, c.Gone = heal.from, heal.by
+	}
+	if lapse.any { // nobody knows when exactly it ended
+		c.Until = min(c.Until, lapse.from)
+	}
+	c.Until = max(c.Until, c.Surely)
+	c.Gone = max(c.Gone, c.Until)
+	return c
+}
