@@ -59,6 +59,8 @@ func codeFor(err error) exitCode {
 		return o.code
 	case errors.As(err, &u):
 		return exitUsage
+	case errors.As(err, new(refused)):
+		return exitRefused
 	case errors.As(err, new(checkFailed)), !errors.As(err, &e):
 		return exitFailure
 	case e.Code == api.OutcomeUnknown, errors.As(err, new(unanswered)):

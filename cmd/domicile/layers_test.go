@@ -28,7 +28,7 @@ var floors = [][]string{
 	{"regions/approval", "regions/council", "regions/link", "regions/loss", "api/client", "policy/review", "policy/traffic"},
 	{"gateway", "gateway/divergence", "gateway/drill", "gateway/failover", "gateway/handover", "gateway/mover", "gateway/placer", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/drill/history", "chaos/ledger"},
 	{"gateway/door", "gateway/admin", "chaos/drill/oracle", "chaos/drill/report", "chaos/invariant"},
-	{"gateway/node"},
+	{"gateway/node", "chaos/drill"},
 	{"chaos/lab", "chaos/shop"},
 	{"chaos/demo", "chaos/failover", "chaos/field", "chaos/fieldreports", "chaos/alerts", "chaos/doctor"},
 	{"chaos/schedule"},

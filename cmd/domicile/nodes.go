@@ -19,7 +19,7 @@ import (
 type regionNode struct {
 	Context, Region string
 	Address         string         // of its operators' door
-	Admin, Door     *client.Client // as operator, and as producer and consumer
+	Admin, Door     *client.Client // as operator, and as producer and consumer, which tries once
 	Status          *pb.StatusResponse
 }
 
@@ -76,8 +76,8 @@ func openNode(name string, c namedContext, dir string) (*regionNode, error) {
 		}
 		return filepath.Join(dir, p)
 	}
-	open := func(address, cert, key string) (*client.Client, error) {
-		config := client.Config{Addresses: strings.Split(strings.ReplaceAll(address, " ", ""), ",")}
+	open := func(address, cert, key string, attempts int) (*client.Client, error) {
+		config := client.Config{Addresses: strings.Split(strings.ReplaceAll(address, " ", ""), ","), Attempts: attempts}
 		if c.CA != "" {
 			id, err := identity.Load(identity.Files{Cert: under(cert), Key: under(key), CA: under(c.CA)}, regions.NewSteadyClock())
 			if err != nil {
@@ -89,10 +89,10 @@ func openNode(name string, c namedContext, dir string) (*regionNode, error) {
 	}
 	n := &regionNode{Context: name, Address: c.Admin}
 	var err error
-	if n.Admin, err = open(c.Admin, firstOf(c.AdminCert, c.Cert), firstOf(c.AdminKey, c.Key)); err != nil {
+	if n.Admin, err = open(c.Admin, firstOf(c.AdminCert, c.Cert), firstOf(c.AdminKey, c.Key), 0); err != nil {
 		return nil, err
 	}
-	if n.Door, err = open(c.Door, c.Cert, c.Key); err != nil {
+	if n.Door, err = open(c.Door, c.Cert, c.Key, 1); err != nil {
 		n.Admin.Close()
 	}
 	return n, err

@@ -20,6 +20,8 @@ type Drills struct {
 	Desk *drill.Desk
 	// Caller is the name in the certificate of whoever called.
 	Caller func(context.Context) string
+	// Revision is that of the policy in force; "": none is.
+	Revision func() string
 	// Ask says what may fail over to this region now, of one topic or of all, and by which
 	// policy.
 	Ask func(ctx context.Context, topic string) (revision string, list []failover.Permission, err error)
@@ -60,6 +62,7 @@ func (s *Drills) answer(d drill.State, err error) (*pb.DrillState, error) {
 	if d.Spec.Isolate != "" {
 		m.Spec = SpecToProto(d.Spec)
 	}
+	m.Map = drillMap(c.Federation.Snapshot(), s.Revision())
 	for _, cut := range d.Cuts {
 		m.Cuts = append(m.Cuts, &pb.DrillCut{Peer: cut.Peer, Planes: texts(cut.Planes), Directions: texts(cut.Dirs), Fault: drill.FaultOf(cut.Mode), Drill: cut.Drill, LeftNano: int64(cut.Left)})
 	}
@@ -70,6 +73,20 @@ func (s *Drills) answer(d drill.State, err error) (*pb.DrillState, error) {
 		m.Permitted, m.Approvals, m.MaxForNano, m.Windows = true, uint32(limits.Approvals), int64(limits.MaxFor), limits.WindowsText()
 	}
 	return m, nil
+}
+
+// drillMap is what a controller has to know of the federation.
+func drillMap(f *regions.Federation, revision string) *pb.DrillMap {
+	m := &pb.DrillMap{ManifestDigest: f.Digest(), PolicyRevision: revision}
+	for _, name := range f.Boundaries() {
+		b, _ := f.Boundary(name)
+		m.Boundaries = append(m.Boundaries, &pb.DrillBoundary{Name: name, Regions: b.Regions})
+	}
+	for _, name := range f.Regions() {
+		r, _ := f.Region(name)
+		m.Regions = append(m.Regions, &pb.DrillRegion{Name: name, Peers: f.Peers(name), Links: r.Links()})
+	}
+	return m
 }
 
 // SpecFromProto reads what is to be cut; whether it makes sense is the desk's to say.

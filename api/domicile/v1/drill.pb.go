@@ -543,6 +543,7 @@ type DrillState struct {
 	Windows       string                 `protobuf:"bytes,14,opt,name=windows,proto3" json:"windows,omitempty"`      // in words; empty: at any time
 	Permitted     bool                   `protobuf:"varint,15,opt,name=permitted,proto3" json:"permitted,omitempty"` // the manifest permits drills
 	NowUnixNano   int64                  `protobuf:"varint,16,opt,name=now_unix_nano,json=nowUnixNano,proto3" json:"now_unix_nano,omitempty"`
+	Map           *DrillMap              `protobuf:"bytes,17,opt,name=map,proto3" json:"map,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -689,6 +690,194 @@ func (x *DrillState) GetNowUnixNano() int64 {
 	return 0
 }
 
+func (x *DrillState) GetMap() *DrillMap {
+	if x != nil {
+		return x.Map
+	}
+	return nil
+}
+
+// DrillMap is the federation as this node has it.
+type DrillMap struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	ManifestDigest string                 `protobuf:"bytes,1,opt,name=manifest_digest,json=manifestDigest,proto3" json:"manifest_digest,omitempty"`
+	PolicyRevision string                 `protobuf:"bytes,2,opt,name=policy_revision,json=policyRevision,proto3" json:"policy_revision,omitempty"` // empty: no policy is active
+	Boundaries     []*DrillBoundary       `protobuf:"bytes,3,rep,name=boundaries,proto3" json:"boundaries,omitempty"`
+	Regions        []*DrillRegion         `protobuf:"bytes,4,rep,name=regions,proto3" json:"regions,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *DrillMap) Reset() {
+	*x = DrillMap{}
+	mi := &file_domicile_v1_drill_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrillMap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrillMap) ProtoMessage() {}
+
+func (x *DrillMap) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_drill_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrillMap.ProtoReflect.Descriptor instead.
+func (*DrillMap) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *DrillMap) GetManifestDigest() string {
+	if x != nil {
+		return x.ManifestDigest
+	}
+	return ""
+}
+
+func (x *DrillMap) GetPolicyRevision() string {
+	if x != nil {
+		return x.PolicyRevision
+	}
+	return ""
+}
+
+func (x *DrillMap) GetBoundaries() []*DrillBoundary {
+	if x != nil {
+		return x.Boundaries
+	}
+	return nil
+}
+
+func (x *DrillMap) GetRegions() []*DrillRegion {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+type DrillBoundary struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Regions       []string               `protobuf:"bytes,2,rep,name=regions,proto3" json:"regions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrillBoundary) Reset() {
+	*x = DrillBoundary{}
+	mi := &file_domicile_v1_drill_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrillBoundary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrillBoundary) ProtoMessage() {}
+
+func (x *DrillBoundary) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_drill_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrillBoundary.ProtoReflect.Descriptor instead.
+func (*DrillBoundary) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DrillBoundary) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DrillBoundary) GetRegions() []string {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+type DrillRegion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Peers         []string               `protobuf:"bytes,2,rep,name=peers,proto3" json:"peers,omitempty"` // regions that it has a link with
+	Links         []string               `protobuf:"bytes,3,rep,name=links,proto3" json:"links,omitempty"` // host:port at which its peers reach it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrillRegion) Reset() {
+	*x = DrillRegion{}
+	mi := &file_domicile_v1_drill_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrillRegion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrillRegion) ProtoMessage() {}
+
+func (x *DrillRegion) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_drill_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrillRegion.ProtoReflect.Descriptor instead.
+func (*DrillRegion) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DrillRegion) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DrillRegion) GetPeers() []string {
+	if x != nil {
+		return x.Peers
+	}
+	return nil
+}
+
+func (x *DrillRegion) GetLinks() []string {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
 // DrillCut is one cut of one link, held by a gate.
 type DrillCut struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -704,7 +893,7 @@ type DrillCut struct {
 
 func (x *DrillCut) Reset() {
 	*x = DrillCut{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[8]
+	mi := &file_domicile_v1_drill_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +905,7 @@ func (x *DrillCut) String() string {
 func (*DrillCut) ProtoMessage() {}
 
 func (x *DrillCut) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[8]
+	mi := &file_domicile_v1_drill_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +918,7 @@ func (x *DrillCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillCut.ProtoReflect.Descriptor instead.
 func (*DrillCut) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{8}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DrillCut) GetPeer() string {
@@ -786,7 +975,7 @@ type DrillEnd struct {
 
 func (x *DrillEnd) Reset() {
 	*x = DrillEnd{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[9]
+	mi := &file_domicile_v1_drill_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +987,7 @@ func (x *DrillEnd) String() string {
 func (*DrillEnd) ProtoMessage() {}
 
 func (x *DrillEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[9]
+	mi := &file_domicile_v1_drill_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +1000,7 @@ func (x *DrillEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillEnd.ProtoReflect.Descriptor instead.
 func (*DrillEnd) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{9}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DrillEnd) GetId() string {
@@ -881,7 +1070,7 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\adry_run\x18\x05 \x01(\bR\x06dryRun\"\x1a\n" +
 	"\bDrillRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
-	"\x12DrillStatusRequest\"\xfb\x03\n" +
+	"\x12DrillStatusRequest\"\xa4\x04\n" +
 	"\n" +
 	"DrillState\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x0e\n" +
@@ -901,7 +1090,22 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"maxForNano\x12\x18\n" +
 	"\awindows\x18\x0e \x01(\tR\awindows\x12\x1c\n" +
 	"\tpermitted\x18\x0f \x01(\bR\tpermitted\x12\"\n" +
-	"\rnow_unix_nano\x18\x10 \x01(\x03R\vnowUnixNano\"\x9f\x01\n" +
+	"\rnow_unix_nano\x18\x10 \x01(\x03R\vnowUnixNano\x12'\n" +
+	"\x03map\x18\x11 \x01(\v2\x15.domicile.v1.DrillMapR\x03map\"\xcc\x01\n" +
+	"\bDrillMap\x12'\n" +
+	"\x0fmanifest_digest\x18\x01 \x01(\tR\x0emanifestDigest\x12'\n" +
+	"\x0fpolicy_revision\x18\x02 \x01(\tR\x0epolicyRevision\x12:\n" +
+	"\n" +
+	"boundaries\x18\x03 \x03(\v2\x1a.domicile.v1.DrillBoundaryR\n" +
+	"boundaries\x122\n" +
+	"\aregions\x18\x04 \x03(\v2\x18.domicile.v1.DrillRegionR\aregions\"=\n" +
+	"\rDrillBoundary\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aregions\x18\x02 \x03(\tR\aregions\"M\n" +
+	"\vDrillRegion\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05peers\x18\x02 \x03(\tR\x05peers\x12\x14\n" +
+	"\x05links\x18\x03 \x03(\tR\x05links\"\x9f\x01\n" +
 	"\bDrillCut\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x16\n" +
 	"\x06planes\x18\x02 \x03(\tR\x06planes\x12\x1e\n" +
@@ -937,7 +1141,7 @@ func file_domicile_v1_drill_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_drill_proto_rawDescData
 }
 
-var file_domicile_v1_drill_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_domicile_v1_drill_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_domicile_v1_drill_proto_goTypes = []any{
 	(*PermissionsRequest)(nil),  // 0: domicile.v1.PermissionsRequest
 	(*PermissionsResponse)(nil), // 1: domicile.v1.PermissionsResponse
@@ -947,36 +1151,42 @@ var file_domicile_v1_drill_proto_goTypes = []any{
 	(*DrillRef)(nil),            // 5: domicile.v1.DrillRef
 	(*DrillStatusRequest)(nil),  // 6: domicile.v1.DrillStatusRequest
 	(*DrillState)(nil),          // 7: domicile.v1.DrillState
-	(*DrillCut)(nil),            // 8: domicile.v1.DrillCut
-	(*DrillEnd)(nil),            // 9: domicile.v1.DrillEnd
-	(*LogId)(nil),               // 10: domicile.v1.LogId
-	(*Epoch)(nil),               // 11: domicile.v1.Epoch
+	(*DrillMap)(nil),            // 8: domicile.v1.DrillMap
+	(*DrillBoundary)(nil),       // 9: domicile.v1.DrillBoundary
+	(*DrillRegion)(nil),         // 10: domicile.v1.DrillRegion
+	(*DrillCut)(nil),            // 11: domicile.v1.DrillCut
+	(*DrillEnd)(nil),            // 12: domicile.v1.DrillEnd
+	(*LogId)(nil),               // 13: domicile.v1.LogId
+	(*Epoch)(nil),               // 14: domicile.v1.Epoch
 }
 var file_domicile_v1_drill_proto_depIdxs = []int32{
 	2,  // 0: domicile.v1.PermissionsResponse.logs:type_name -> domicile.v1.Permission
-	10, // 1: domicile.v1.Permission.log:type_name -> domicile.v1.LogId
-	11, // 2: domicile.v1.Permission.epoch:type_name -> domicile.v1.Epoch
+	13, // 1: domicile.v1.Permission.log:type_name -> domicile.v1.LogId
+	14, // 2: domicile.v1.Permission.epoch:type_name -> domicile.v1.Epoch
 	3,  // 3: domicile.v1.ArmDrillRequest.spec:type_name -> domicile.v1.DrillSpec
 	3,  // 4: domicile.v1.DrillState.spec:type_name -> domicile.v1.DrillSpec
-	8,  // 5: domicile.v1.DrillState.cuts:type_name -> domicile.v1.DrillCut
-	9,  // 6: domicile.v1.DrillState.last:type_name -> domicile.v1.DrillEnd
-	4,  // 7: domicile.v1.DrillService.ArmDrill:input_type -> domicile.v1.ArmDrillRequest
-	5,  // 8: domicile.v1.DrillService.CutDrill:input_type -> domicile.v1.DrillRef
-	5,  // 9: domicile.v1.DrillService.RenewDrill:input_type -> domicile.v1.DrillRef
-	5,  // 10: domicile.v1.DrillService.HealDrill:input_type -> domicile.v1.DrillRef
-	6,  // 11: domicile.v1.DrillService.DrillStatus:input_type -> domicile.v1.DrillStatusRequest
-	0,  // 12: domicile.v1.DrillService.Permissions:input_type -> domicile.v1.PermissionsRequest
-	7,  // 13: domicile.v1.DrillService.ArmDrill:output_type -> domicile.v1.DrillState
-	7,  // 14: domicile.v1.DrillService.CutDrill:output_type -> domicile.v1.DrillState
-	7,  // 15: domicile.v1.DrillService.RenewDrill:output_type -> domicile.v1.DrillState
-	7,  // 16: domicile.v1.DrillService.HealDrill:output_type -> domicile.v1.DrillState
-	7,  // 17: domicile.v1.DrillService.DrillStatus:output_type -> domicile.v1.DrillState
-	1,  // 18: domicile.v1.DrillService.Permissions:output_type -> domicile.v1.PermissionsResponse
-	13, // [13:19] is the sub-list for method output_type
-	7,  // [7:13] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	11, // 5: domicile.v1.DrillState.cuts:type_name -> domicile.v1.DrillCut
+	12, // 6: domicile.v1.DrillState.last:type_name -> domicile.v1.DrillEnd
+	8,  // 7: domicile.v1.DrillState.map:type_name -> domicile.v1.DrillMap
+	9,  // 8: domicile.v1.DrillMap.boundaries:type_name -> domicile.v1.DrillBoundary
+	10, // 9: domicile.v1.DrillMap.regions:type_name -> domicile.v1.DrillRegion
+	4,  // 10: domicile.v1.DrillService.ArmDrill:input_type -> domicile.v1.ArmDrillRequest
+	5,  // 11: domicile.v1.DrillService.CutDrill:input_type -> domicile.v1.DrillRef
+	5,  // 12: domicile.v1.DrillService.RenewDrill:input_type -> domicile.v1.DrillRef
+	5,  // 13: domicile.v1.DrillService.HealDrill:input_type -> domicile.v1.DrillRef
+	6,  // 14: domicile.v1.DrillService.DrillStatus:input_type -> domicile.v1.DrillStatusRequest
+	0,  // 15: domicile.v1.DrillService.Permissions:input_type -> domicile.v1.PermissionsRequest
+	7,  // 16: domicile.v1.DrillService.ArmDrill:output_type -> domicile.v1.DrillState
+	7,  // 17: domicile.v1.DrillService.CutDrill:output_type -> domicile.v1.DrillState
+	7,  // 18: domicile.v1.DrillService.RenewDrill:output_type -> domicile.v1.DrillState
+	7,  // 19: domicile.v1.DrillService.HealDrill:output_type -> domicile.v1.DrillState
+	7,  // 20: domicile.v1.DrillService.DrillStatus:output_type -> domicile.v1.DrillState
+	1,  // 21: domicile.v1.DrillService.Permissions:output_type -> domicile.v1.PermissionsResponse
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_drill_proto_init() }
@@ -991,7 +1201,7 @@ func file_domicile_v1_drill_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_drill_proto_rawDesc), len(file_domicile_v1_drill_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,310 @@
+package drill_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"domicile/api/client"
+	"domicile/chaos/drill"
+	"domicile/chaos/drill/history"
+	"domicile/chaos/lab"
+	"domicile/deploy"
+	"domicile/regions"
+)
+
+// childEnv makes this test binary a controller: it runs the drill that the file tells of.
+const childEnv = "DOMICILE_DRILL_CHILD"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(childEnv); path != "" {
+		os.Exit(beController(path))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// job is what a controller of its own process is told.
+type job struct {
+	ID, Dir string
+	Plan    drill.Plan
+	Doors   map[string]string // region → address
+	Admins  map[string]string
+	Places  map[string]string
+}
+
+// uncontrolled is what a controller ends with that has lost its drill.
+const uncontrolled = 3
+
+func beController(path string) int {
+	var j job
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &j)
+	}
+	nodes := map[string]*drill.Node{}
+	for region := range j.Admins {
+		n := &drill.Node{Region: region, Place: j.Places[region], Address: j.Admins[region]}
+		if err == nil {
+			n.Admin, err = client.New(client.Config{Addresses: []string{n.Address}})
+		}
+		if err == nil {
+			n.Door, err = client.New(client.Config{Addresses: []string{j.Doors[region]}, Attempts: 1})
+		}
+		nodes[region] = n
+	}
+	var result drill.Result
+	if err == nil {
+		result, err = drill.Run(context.Background(), drill.Config{ID: j.ID, Dir: j.Dir, Plan: j.Plan, Nodes: nodes, Controller: "test", Clock: regions.NewSteadyClock()})
+	}
+	switch {
+	case result.Outcome == history.Uncontrolled:
+		return uncontrolled
+	case err != nil || result.Outcome != history.Completed:
+		fmt.Fprintln(os.Stderr, result, err)
+		return 1
+	}
+	return 0
+}
+
+// rig is a federation in which drills are permitted and the catalogue may move.
+type rig struct {
+	lab   *lab.Lab
+	nodes map[string]*drill.Node
+}
+
+const rpo = 3 * time.Second
+
+func open(t *testing.T) *rig {
+	t.Helper()
+	manifest := string(deploy.FederationYAML)
+	manifest = strings.Replace(manifest, "    home: eu-west                 # only with writes: home\n    mirror: [all]\n",
+		"    home: eu-west\n    mirror: [all]\n    failover: {mode: manual, targets: [us-east, ap-south], rpo: "+rpo.String()+", rto: 1m}\n", 1)
+	manifest += "\nauthority: {voters: [eu-west, us-east, ap-south]}\ndrills: {max_for: 1m}\n"
+	l, err := lab.Open(t.Context(), lab.Options{Parent: t.TempDir(), Manifest: []byte(manifest)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := l.Linked(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{lab: l, nodes: map[string]*drill.Node{}}
+	for _, region := range l.Regions() {
+		admin, err := region.Desk()
+		if err != nil {
+			t.Fatal(err)
+		}
+		door, err := region.Door(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { admin.Close(); door.Close() })
+		of, _ := l.Federation.Region(region.Name)
+		r.nodes[region.Name] = &drill.Node{Region: region.Name, Place: of.Boundary, Address: region.Node().Admin(), Admin: admin, Door: door}
+	}
+	return r
+}
+
+// plan isolates eu-west for as long as the catalogue needs to be too far behind.
+func (r *rig) plan(t *testing.T) drill.Plan {
+	t.Helper()
+	var p drill.Plan
+	err := lab.Poll(t.Context(), 30*time.Second, func() error {
+		f, err := drill.Look(t.Context(), r.nodes)
+		if err != nil {
+			return err
+		}
+		p, err = drill.Draft(f, "eu-west", 20, "test")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Baseline, p.For, p.Lease, p.CatchUp = 2*time.Second, 2*rpo+time.Second, 2*time.Second, time.Minute
+	return p
+}
+
+// ready waits until nothing stands against the plan.
+func (r *rig) ready(t *testing.T, p drill.Plan) {
+	t.Helper()
+	if err := lab.Poll(t.Context(), time.Minute, func() error {
+		_, err := drill.Try(t.Context(), &drill.Config{ID: "try", Plan: p, Nodes: r.nodes, Clock: regions.NewSteadyClock()})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestR14i_ADrillRunsAndHealsWhateverDies: eu-west is cut off from two others under
+// traffic. What the rules say is asked at each moment; everything is accounted for
+// afterwards; and a controller that is killed leaves nothing cut.
+func TestR14i_ADrillRunsAndHealsWhateverDies(t *testing.T) {
+	r := open(t)
+	p := r.plan(t)
+	t.Run("whole", func(t *testing.T) { r.whole(t, p) })
+	phases := []history.Phase{history.ProbePhase}
+	if os.Getenv("DOMICILE_LONG") != "" {
+		phases = []history.Phase{history.Baseline, history.Arm, history.Cut, history.ProbePhase, history.Heal, history.CatchUp}
+		t.Run("stopped", func(t *testing.T) { r.stopped(t, p) })
+	}
+	for _, phase := range phases {
+		t.Run("killed in "+string(phase), func(t *testing.T) { r.killed(t, p, phase) })
+	}
+}
+
+func (r *rig) whole(t *testing.T, p drill.Plan) {
+	r.ready(t, p)
+	dir := t.TempDir()
+	result, err := drill.Run(t.Context(), drill.Config{ID: "whole", Plan: p, Dir: dir, Nodes: r.nodes, Controller: "test", Clock: regions.NewSteadyClock()})
+	if err != nil || result.Outcome != history.Completed {
+		t.Fatalf("%+v %v", result, err)
+	}
+	h, err := history.Open(filepath.Join(dir, drill.HistoryFile))
+	if err != nil || h.Torn || h.Closed() == nil || h.Chain != result.Chain {
+		t.Fatalf("%v %+v", err, h)
+	}
+	said, acked, rows := map[string]bool{}, 0, 0
+	for _, e := range h.Events {
+		switch {
+		case e.Probe != nil && e.Probe.Topic != "catalog.updates":
+			if e.Probe.Allowed || e.Probe.Why != history.WhyResides {
+				t.Errorf("a resident log: %+v", e.Probe)
+			}
+		case e.Probe != nil:
+			said[fmt.Sprint(e.Probe.Moment, " ", e.Probe.Allowed, e.Probe.Why)] = true
+		case e.Told != nil && e.Told.Outcome == history.Acked:
+			acked += len(e.Told.Rows)
+		case e.Reconcile != nil:
+			rows++
+			if e.Reconcile.Unexplained != 0 {
+				t.Errorf("not accounted for: %+v", e.Reconcile)
+			}
+		case e.Outside != nil, e.Stop != nil:
+			t.Errorf("%+v %+v", e.Outside, e.Stop)
+		}
+	}
+	if !said["before true"] || !said["2rpo falselag"] || said["2rpo true"] || acked == 0 || rows < 9 {
+		t.Errorf("said %v, %d acked, %d rows", said, acked, rows)
+	}
+	r.clean(t, "whole", time.Minute)
+}
+
+// clean looks that no region holds anything, within a time.
+func (r *rig) clean(t *testing.T, id string, within time.Duration) (how []string) {
+	t.Helper()
+	began := time.Now()
+	if err := lab.Poll(t.Context(), time.Minute, func() error {
+		how = nil
+		f, err := drill.Look(t.Context(), r.nodes)
+		if err != nil {
+			return err
+		}
+		for region, s := range f.Drill {
+			if s.GetId() != "" || len(s.GetCuts()) > 0 {
+				return fmt.Errorf("%s holds %s: %v", region, s.GetId(), s.GetCuts())
+			}
+			if s.GetLast().GetId() == id {
+				how = append(how, s.GetLast().GetHow())
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > within {
+		t.Errorf("healed after %s, want %s", took, within)
+	}
+	return how
+}
+
+// start runs a controller in a process of its own.
+func (r *rig) start(t *testing.T, p drill.Plan, id string) (c *exec.Cmd, past string) {
+	t.Helper()
+	r.ready(t, p)
+	j := job{ID: id, Dir: t.TempDir(), Plan: p, Doors: map[string]string{}, Admins: map[string]string{}, Places: map[string]string{}}
+	for _, region := range r.lab.Regions() {
+		j.Doors[region.Name], j.Admins[region.Name], j.Places[region.Name] = region.Node().Door(), region.Node().Admin(), r.nodes[region.Name].Place
+	}
+	text, err := json.Marshal(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "job.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c = exec.Command(os.Args[0])
+	c.Env, c.Stderr = append(os.Environ(), childEnv+"="+file), os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return c, filepath.Join(j.Dir, drill.HistoryFile)
+}
+
+// reached waits until a history has begun a phase.
+func reached(t *testing.T, path string, phase history.Phase) {
+	t.Helper()
+	if err := lab.Poll(t.Context(), time.Minute, func() error {
+		h, err := history.Open(path)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.Step != nil && e.Step.Phase == phase && !e.Step.End }) {
+			return fmt.Errorf("not in %s yet", phase)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) killed(t *testing.T, p drill.Plan, phase history.Phase) {
+	id := "killed-" + strings.ToLower(string(phase))
+	c, path := r.start(t, p, id)
+	reached(t, path, phase)
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	how := r.clean(t, id, 3*(p.Lease+time.Second))
+	if slices.Contains([]history.Phase{history.Cut, history.ProbePhase}, phase) && (len(how) != 3 || slices.ContainsFunc(how, func(h string) bool { return h != "lapsed" })) {
+		t.Errorf("it ended by %v", how)
+	}
+	h, err := history.Open(path)
+	if err != nil || h.Closed() != nil {
+		t.Errorf("the history says that it was finished: %v", err)
+	}
+}
+
+// stopped: a controller that sleeps longer than its lease has lost the drill, and says so.
+func (r *rig) stopped(t *testing.T, p drill.Plan) {
+	c, path := r.start(t, p, "stopped")
+	reached(t, path, history.ProbePhase)
+	if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	r.clean(t, "stopped", 3*(p.Lease+time.Second))
+	if err := c.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	h, err := history.Open(path)
+	if err != nil || c.ProcessState.ExitCode() != uncontrolled || h.Closed() == nil || h.Closed().Outcome != history.Uncontrolled {
+		t.Errorf("ended with %d: %v", c.ProcessState.ExitCode(), err)
+	}
+}

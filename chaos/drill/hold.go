@@ -1,0 +1,280 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/chaos/drill/history"
+	"domicile/regions"
+)
+
+// hold is what the drill holds at the nodes, and who renews it.
+type hold struct {
+	run    *run
+	nodes  []string // regions that take part
+	stop   context.CancelCauseFunc
+	broken context.Context // ends, with the cause, when the drill can't go on
+	end    context.CancelFunc
+	work   sync.WaitGroup
+
+	mu     sync.Mutex
+	lapsed map[string]string // region → how it lost the drill by itself
+}
+
+// arm asks every node of both sides, all or none, and begins to renew.
+func (r *run) arm(ctx context.Context) (*hold, error) {
+	h := &hold{run: r, nodes: append([]string{r.Plan.Isolate}, r.Plan.Peers...), lapsed: map[string]string{}}
+	err := r.phase(ctx, history.Arm, armWithin, func(ctx context.Context) error {
+		return each(ctx, r.Nodes, h.nodes, func(ctx context.Context, n *Node) error {
+			return r.gate(n, history.ActArm, func() error {
+				_, err := n.Admin.ArmDrill(ctx, r.request(false))
+				return err
+			})
+		})
+	})
+	if err != nil {
+		h.release(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	h.broken, h.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	renewing, end := context.WithCancel(context.WithoutCancel(ctx))
+	h.end = end
+	for _, name := range h.nodes {
+		h.work.Go(func() { h.renew(renewing, r.Nodes[name]) })
+	}
+	h.work.Go(func() { h.watch(renewing) })
+	return h, nil
+}
+
+// gate asks one node something of its gate, and notes when it was asked and what it said.
+func (r *run) gate(n *Node, act string, ask func() error) error {
+	asked := r.history.Now()
+	err := ask()
+	r.note(history.Event{Region: n.Region, Gate: &history.Gate{Act: act, OK: err == nil, Asked: asked, Lease: r.Plan.Lease, Text: text(err)}})
+	return err
+}
+
+// request is what nodes are asked to hold.
+func (r *run) request(dryRun bool) *pb.ArmDrillRequest {
+	p := &r.Plan
+	return &pb.ArmDrillRequest{Id: r.ID, Reason: p.Reason, Approvals: r.Approvals, DryRun: dryRun, Spec: p.Spec()}
+}
+
+// Spec is what nodes are asked to hold: the plan's cut, and as long as it may last with
+// the time to heal it.
+func (p *Plan) Spec() *pb.DrillSpec {
+	return &pb.DrillSpec{Isolate: p.Isolate, Peers: p.Peers, Planes: p.Planes, Direction: p.Direction, Fault: p.Fault, LeaseNano: int64(p.Lease), ForNano: int64(p.For + p.Lease)}
+}
+
+// cut begins the fault at every node.
+func (h *hold) cut(ctx context.Context) error {
+	r := h.run
+	r.cutAt = r.Clock.Now()
+	return each(ctx, r.Nodes, h.nodes, func(ctx context.Context, n *Node) error {
+		return r.gate(n, history.ActCut, func() error {
+			_, err := n.Admin.CutDrill(ctx, r.ID)
+			return err
+		})
+	})
+}
+
+// renew keeps one node's lease alive until ctx ends. The first node that is lost ends the
+// drill.
+func (h *hold) renew(ctx context.Context, n *Node) {
+	every := h.run.Plan.Lease / renewalParts
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		asked, cancel := context.WithTimeout(ctx, every)
+		began := time.Now()
+		state, err := n.Admin.RenewDrill(asked, h.run.ID)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			last = began
+			h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Act: history.ActRenew, OK: true, Lease: h.run.Plan.Lease}})
+			h.foreign(n.Region, state.GetCuts())
+		case api.CodeOf(err) == api.Conflict:
+			h.lost(n, err)
+			return
+		case time.Since(last) > h.run.Plan.Lease:
+			h.lost(n, fmt.Errorf("it was not reached for a whole lease: %w", err))
+			return
+		}
+	}
+}
+
+// lost says that a node does not hold the drill any more although nobody here ended it.
+func (h *hold) lost(n *Node, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	how := "lapsed" // nobody could say otherwise
+	if s, asked := n.Admin.DrillStatus(ctx); asked == nil {
+		if how = "lost"; s.GetLast().GetId() == h.run.ID {
+			how = s.GetLast().GetHow()
+		}
+	}
+	if how == "healed" {
+		h.stop(fmt.Errorf("somebody healed it at %s", n.Region))
+		return
+	}
+	h.mu.Lock()
+	h.lapsed[n.Region] = how
+	h.mu.Unlock()
+	h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Act: history.ActLapsed, Text: how + ": " + err.Error()}})
+	h.stop(fmt.Errorf("%s does not hold the drill any more: %s", n.Region, how))
+}
+
+// foreign ends the drill when a gate is held that is not its own.
+func (h *hold) foreign(region string, cuts []*pb.DrillCut) {
+	for _, c := range cuts {
+		if c.GetDrill() != h.run.ID {
+			h.outside(region, c.GetPeer(), "a fault gate that is not the drill's holds the link: "+c.GetFault())
+			return
+		}
+	}
+}
+
+func (h *hold) outside(region, peer, what string) {
+	h.run.note(history.Event{Region: region, Outside: &history.Outside{Peer: peer, Text: what}})
+	h.stop(fmt.Errorf("a fault outside the plan at %s, towards %s: %s", region, peer, what))
+}
+
+// watch looks for what the plan says to stop at, and for links that are down without it.
+func (h *hold) watch(ctx context.Context) {
+	down := map[string]int{}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, region := range h.run.found.regions() {
+			asked, cancel := context.WithTimeout(ctx, answerWithin)
+			status, err := h.run.Nodes[region].Admin.Status(asked)
+			if err == nil {
+				err = h.run.Nodes[region].Admin.Lag(asked, &pb.LagRequest{}, func(m *pb.LagResponse) error { h.room(region, m); return nil })
+			}
+			cancel()
+			if err != nil {
+				continue // a node that can't be reached can't renew either
+			}
+			h.storage(region, status)
+			for _, l := range status.GetLinks() {
+				key := region + " " + l.GetPeer()
+				if l.GetState() != "down" || h.run.cuts(region, l.GetPeer()) {
+					down[key] = 0
+					continue
+				}
+				if down[key]++; down[key] == downFor {
+					h.outside(region, l.GetPeer(), "the link is down: "+l.GetReason())
+				}
+			}
+		}
+	}
+}
+
+// downFor is how many looks in a row a link is down that is called down.
+const downFor = 3
+
+// cuts reports whether the drill cuts the link between two regions.
+func (r *run) cuts(a, b string) bool {
+	return a == r.Plan.Isolate && slices.Contains(r.Plan.Peers, b) || b == r.Plan.Isolate && slices.Contains(r.Plan.Peers, a)
+}
+
+func (h *hold) storage(region string, s *pb.StatusResponse) {
+	limit := float64(h.run.Plan.StopWhen.StorageAbove)
+	if used, most := s.GetStorage().GetUsedBytes(), s.GetStorage().GetLimitBytes(); most > 0 && float64(used)*100/float64(most) > limit {
+		h.condition("storage above, percent", region, float64(used)*100/float64(most), limit)
+	}
+	if s.GetStorage() != nil && !s.GetStorage().GetHealthy() {
+		h.condition("storage healthy", region, 0, 1)
+	}
+}
+
+func (h *hold) room(region string, m *pb.LagResponse) {
+	limit := h.run.Plan.StopWhen.RoomBelow.Seconds()
+	for _, l := range m.GetLogs() {
+		if (l.GetLossState() == string(regions.LossAhead) || l.GetLossState() == string(regions.LossRefusal)) && l.GetLossSeconds() < limit {
+			h.condition("room below, seconds, of "+l.GetLog().GetTopic()+"@"+l.GetLog().GetSlot(), region, l.GetLossSeconds(), limit)
+		}
+	}
+}
+
+func (h *hold) condition(what, region string, value, limit float64) {
+	h.run.note(history.Event{Region: region, Stop: &history.Stop{Condition: what, Value: value, Limit: limit}})
+	h.stop(fmt.Errorf("stopped at %s: %s is %.1f, the plan stops at %.1f", region, what, value, limit))
+}
+
+// heal ends the drill everywhere and looks whether it is gone. The error says that it was
+// not under control to its end.
+func (r *run) heal(ctx context.Context, h *hold) error {
+	h.end()
+	h.work.Wait()
+	h.stop(nil)
+	var lapsed error
+	err := r.phase(ctx, history.Heal, healWithin, func(ctx context.Context) error {
+		err := h.release(ctx)
+		for region, how := range h.lapsed {
+			lapsed = errors.Join(lapsed, fmt.Errorf("%s lost the drill by itself (%s)", region, how))
+		}
+		return err
+	})
+	r.healed = r.Clock.Now()
+	return errors.Join(lapsed, err)
+}
+
+// release heals every node, and tries again those that do not answer, until ctx ends or
+// the lease must have ended them.
+func (h *hold) release(ctx context.Context) error {
+	r := h.run
+	ctx, cancel := context.WithTimeout(ctx, max(r.Plan.Lease, healWithin/2))
+	defer cancel()
+	left := slices.Clone(h.nodes)
+	for {
+		var last error
+		left = slices.DeleteFunc(left, func(name string) bool {
+			err := r.healOne(ctx, r.Nodes[name])
+			last = errors.Join(last, err)
+			return err == nil
+		})
+		if len(left) == 0 {
+			return nil
+		}
+		if err := pass(ctx, watchEvery/4); err != nil {
+			return fmt.Errorf("not healed by word, and so by the end of the lease: %w", last)
+		}
+	}
+}
+
+// healOne heals one node and looks that its gates hold nothing of the drill.
+func (r *run) healOne(ctx context.Context, n *Node) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	return r.gate(n, history.ActHeal, func() error {
+		if _, err := n.Admin.HealDrill(ctx, r.ID); err != nil && api.CodeOf(err) != api.Conflict { // Conflict: it is held there no more
+			return err
+		}
+		s, err := n.Admin.DrillStatus(ctx)
+		if err == nil && (s.GetId() == r.ID || slices.ContainsFunc(s.GetCuts(), func(c *pb.DrillCut) bool { return c.GetDrill() == r.ID })) {
+			err = fmt.Errorf("%s still holds a gate of it", n.Region)
+		}
+		return err
+	})
+}

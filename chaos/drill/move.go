@@ -1,0 +1,159 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
+	"domicile/chaos/drill/history"
+	"domicile/regions/placement"
+)
+
+// moved is a log that the drill has moved and has to bring back.
+type moved struct {
+	log      api.LogID
+	from, to string
+}
+
+// exercise moves what the plan names, by force, to where it says.
+func (r *run) exercise(ctx context.Context) error {
+	var all error
+	for _, x := range r.Plan.Exercise {
+		rpo := int64(0)
+		divergent := false
+		for _, t := range r.plan.Topics {
+			if t.Name == x.Topic {
+				rpo, divergent = int64(t.RPO), t.Isolation == string(placement.Accept)
+			}
+		}
+		q := &pb.MoveRequest{Topic: x.Topic, Slot: x.Log, Kind: string(placement.Forced), Target: x.To, AcceptSpanNano: &rpo, AcceptDivergence: divergent}
+		p, err := r.move(ctx, r.Nodes[x.To], q, false)
+		if p != nil {
+			r.moved = append(r.moved, moved{wire.LogFromProto(p.GetLog()), p.GetHome(), p.GetTarget()})
+		}
+		all = errors.Join(all, err)
+	}
+	return all
+}
+
+// failback settles what the moves left behind and brings the logs back, without loss.
+func (r *run) failback(ctx context.Context) error {
+	var all error
+	for _, m := range r.moved {
+		q := &pb.MoveRequest{Topic: m.log.Topic, Slot: m.log.Slot, Kind: string(placement.Planned), Target: m.from}
+		for {
+			err := r.republish(ctx, m)
+			if err == nil {
+				_, err = r.move(ctx, r.Nodes[m.from], q, true)
+			}
+			if err == nil {
+				break
+			}
+			if pass(ctx, watchEvery) != nil {
+				all = errors.Join(all, fmt.Errorf("%s stays in %s: %w", m.log, m.to, err))
+				break
+			}
+		}
+	}
+	return all
+}
+
+// republish has the old home publish anew what its epoch left void.
+func (r *run) republish(ctx context.Context, m moved) error {
+	c := r.Nodes[m.from].Admin
+	found, err := c.Divergences(ctx, &pb.ListDivergencesRequest{Topic: m.log.Topic})
+	if err != nil {
+		return err
+	}
+	for _, d := range found.GetDivergences() {
+		if wire.LogFromProto(d.GetLog()) != m.log || d.GetSettled() != "" {
+			continue
+		}
+		q := &pb.RepublishDivergenceRequest{Topic: m.log.Topic, Slot: m.log.Slot, Epoch: d.GetEpoch(), Hash: d.GetHash(), Reason: "drill " + r.ID}
+		if err := c.RepublishDivergence(ctx, q, func(*pb.RepublishDivergenceResponse) error { return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move plans a move, begins it and follows it to its end. The plan is nil if nothing was
+// begun.
+func (r *run) move(ctx context.Context, n *Node, q *pb.MoveRequest, back bool) (*pb.MovePlan, error) {
+	p, err := n.Admin.PlanMove(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	note := func(step, text string, l *pb.MoveState) {
+		e := wire.EpochFromProto(l.GetEpoch())
+		if l == nil {
+			e = wire.EpochFromProto(p.GetEpoch())
+		}
+		m := &history.Move{Topic: q.GetTopic(), Log: wire.LogFromProto(p.GetLog()).String(), Kind: q.GetKind(), Step: step, Back: back, Home: p.GetHome(), To: p.GetTarget(),
+			Epoch: e.String(), Plan: p.GetId(), Proof: l.GetProof(), Text: text}
+		if cut := l.GetCut(); step == history.MoveCut {
+			m.Cut = &cut
+		}
+		r.note(history.Event{Region: n.Region, Move: m})
+	}
+	if p.GetId() == "" {
+		why := refusal(p)
+		note(history.MoveRefused, why, nil)
+		return nil, errors.New(why)
+	}
+	note(history.MoveAsked, "", nil)
+	if _, err = n.Admin.StartMove(ctx, &pb.StartMoveRequest{Move: q, Plan: p.GetId(), Reason: "drill " + r.ID}); err != nil {
+		note(history.MoveRefused, err.Error(), nil)
+		return nil, err
+	}
+	return p, r.follow(ctx, n, p, note)
+}
+
+func refusal(p *pb.MovePlan) string {
+	for _, c := range p.GetChecks() {
+		if c.GetState() == "refused" {
+			return c.GetRule() + ": " + c.GetText()
+		}
+	}
+	return "no rule says why"
+}
+
+// steps are the history's words for the authority's.
+var steps = map[string]string{string(placement.Begun): history.MoveDecided, string(placement.Proven): history.MoveFenced, string(placement.Cut): history.MoveCut}
+
+var errMoved = errors.New("the move has ended")
+
+// follow notes each step of a move until its log is open at the target.
+func (r *run) follow(ctx context.Context, n *Node, p *pb.MovePlan, note func(step, text string, l *pb.MoveState)) error {
+	log, last := p.GetLog(), ""
+	var outcome error
+	err := n.Admin.WatchMoves(ctx, &pb.WatchMovesRequest{Topic: log.GetTopic(), Slot: log.GetSlot(), Watch: true}, func(m *pb.MoveStates) error {
+		for _, l := range m.GetLogs() {
+			if l.GetPlan() == p.GetId() {
+				if step := steps[l.GetStep()]; step != "" && step != last {
+					last = step
+					note(step, "", l)
+				}
+				continue
+			}
+			switch {
+			case wire.EpochFromProto(l.GetEpoch()) == wire.EpochFromProto(p.GetEpoch()): // older than the move
+			case l.GetHome() == p.GetTarget() && l.GetStatus() == string(placement.Active):
+				note(history.MoveOpen, "", l)
+				return errMoved
+			case l.GetHome() != p.GetTarget():
+				note(history.MoveAborted, l.GetReason(), l)
+				outcome = errors.New("the move has ended and the log stays: " + l.GetReason())
+				return errMoved
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errMoved) {
+		return outcome
+	}
+	return fmt.Errorf("the end of the move of %s was not seen: %w", log.GetTopic(), err)
+}

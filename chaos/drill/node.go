@@ -1,0 +1,166 @@
+package drill
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"domicile/api"
+	"domicile/api/client"
+	pb "domicile/api/domicile/v1"
+	"domicile/chaos/drill/history"
+)
+
+// Node is one region as a drill reaches it: at the node that has its logs open.
+type Node struct {
+	Region  string
+	Place   string // the boundary that the door's certificate puts readers in; "": none
+	Address string // of its operators' port
+	Admin   *client.Client
+	Door    *client.Client // with one attempt, so that every answer is seen as it was given
+}
+
+// answerWithin bounds one question to a node.
+const answerWithin = 5 * time.Second
+
+// Federation is what the regions say of themselves, asked at one moment.
+type Federation struct {
+	Nodes  map[string]*Node
+	Status map[string]*pb.StatusResponse
+	Drill  map[string]*pb.DrillState
+	Topics []*pb.TopicState // as the first region has them
+}
+
+// Look asks every region. One that does not answer is an error.
+func Look(ctx context.Context, nodes map[string]*Node) (*Federation, error) {
+	f := &Federation{Nodes: nodes, Status: map[string]*pb.StatusResponse{}, Drill: map[string]*pb.DrillState{}}
+	var mu sync.Mutex
+	err := each(ctx, nodes, nil, func(ctx context.Context, n *Node) error {
+		status, err := n.Admin.Status(ctx)
+		if err != nil {
+			return err
+		}
+		state, err := n.Admin.DrillStatus(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		f.Status[n.Region], f.Drill[n.Region] = status, state
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	first := nodes[f.regions()[0]]
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	topics, err := first.Admin.Topics(ctx, "")
+	f.Topics = topics.GetTopics()
+	return f, err
+}
+
+func (f *Federation) regions() []string { return slices.Sorted(maps.Keys(f.Nodes)) }
+
+// each asks the named regions at once, all with none, each within answerWithin. The error
+// is that of the first region, by name, that had one.
+func each(ctx context.Context, nodes map[string]*Node, names []string, ask func(context.Context, *Node) error) error {
+	if names == nil {
+		names = slices.Sorted(maps.Keys(nodes))
+	}
+	errs := make([]error, len(names))
+	var group sync.WaitGroup
+	for i, name := range names {
+		n, ok := nodes[name]
+		if !ok {
+			return &api.Error{Code: api.UnknownRegion, Op: "ask regions", Region: name, Hint: "no context reaches it"}
+		}
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, answerWithin)
+			defer cancel()
+			errs[i] = ask(ctx, n)
+		})
+	}
+	group.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return fmt.Errorf("%s: %w", names[i], err)
+		}
+	}
+	return nil
+}
+
+// resolve is the plan as a history has it, with the topics as they are declared.
+func (f *Federation) resolve(p *Plan, digest string) *history.Plan {
+	out := &history.Plan{Isolate: p.Isolate, Peers: p.Peers, Planes: p.Planes, Direction: p.Direction, Fault: p.Fault, Baseline: p.Baseline, For: p.For, Lease: p.Lease,
+		Reason: p.Reason, Digest: digest, Bounds: history.Bounds{Busy: p.Bounds.Busy, Idle: p.Bounds.Idle, Clock: p.Bounds.Clock, Beat: time.Second, See: p.Bounds.See, Catch: p.CatchUp}}
+	where := f.Drill[f.regions()[0]].GetMap()
+	for _, b := range where.GetBoundaries() {
+		out.Legal = append(out.Legal, history.Boundary{Name: b.GetName(), Regions: b.GetRegions()})
+	}
+	for _, region := range f.regions() {
+		out.Policies = append(out.Policies, history.Revision{Region: region, Revision: f.Drill[region].GetMap().GetPolicyRevision()})
+	}
+	for _, t := range f.Topics {
+		out.Topics = append(out.Topics, topicOf(t, where))
+	}
+	for _, e := range p.Expect {
+		out.Expect = append(out.Expect, history.Expectation{Topic: e.Topic, Log: e.Log, Target: e.Target, Moment: e.At, Want: e.Want, Why: e.Why})
+	}
+	for _, x := range p.Exercise {
+		out.Exercise = append(out.Exercise, x.Topic)
+	}
+	return out
+}
+
+// topicOf reads what a node says of a topic's declaration.
+func topicOf(m *pb.TopicState, where *pb.DrillMap) history.Topic {
+	d := m.GetDeclaration()
+	span := func(key string) time.Duration {
+		v, err := time.ParseDuration(d[key])
+		if err != nil {
+			return 0 // it is not declared
+		}
+		return v
+	}
+	t := history.Topic{Name: m.GetName(), Mode: d["failover.mode"], Targets: list(d["failover.targets"]), RPO: span("failover.rpo"), RTO: span("failover.rto"), Isolation: d["failover.isolation"],
+		Route: d["route"], Producers: d["on_home_loss.producers"], Consumers: d["on_home_loss.consumers"], Owner: d["on_home_loss.owner"], Text: d["on_home_loss.text"]}
+	if t.Mode == "" {
+		t.Mode = "never"
+	}
+	for _, combo := range m.GetCombinations() {
+		if tags, err := api.ParseTagString(combo); err == nil {
+			if r := (&api.Record{Tags: tags}).Tag("residency"); r != history.Global && r != "" && !slices.Contains(t.Resident, r) {
+				t.Resident = append(t.Resident, r)
+			}
+		}
+	}
+	slices.Sort(t.Resident)
+	for _, l := range m.GetLogs() {
+		t.Logs = append(t.Logs, history.Log{Log: l.GetLog().GetTopic() + "@" + l.GetLog().GetSlot(), Home: l.GetHome(), Copies: copies(list(d["mirror"]), l.GetHome(), where)})
+	}
+	return t
+}
+
+// copies are the regions of the mirror list that have a link with the log's home.
+func copies(mirror []string, home string, where *pb.DrillMap) []string {
+	var out []string
+	for _, r := range where.GetRegions() {
+		if r.GetName() == home {
+			for _, peer := range r.GetPeers() {
+				if slices.Contains(mirror, peer) {
+					out = append(out, peer)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func list(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
