@@ -138,10 +138,16 @@ func (r *rig) plan(t *testing.T) drill.Plan {
 	return p
 }
 
-// ready waits until nothing stands against the plan.
+// ready waits until nothing stands against the plan, and the catalogue may fail over.
 func (r *rig) ready(t *testing.T, p drill.Plan) {
 	t.Helper()
 	if err := lab.Poll(t.Context(), time.Minute, func() error {
+		for _, peer := range p.Peers {
+			m, err := r.nodes[peer].Admin.Permissions(t.Context(), "catalog.updates")
+			if err != nil || len(m.GetLogs()) != 1 || !m.GetLogs()[0].GetAllowed() {
+				return fmt.Errorf("%v %v", m.GetLogs(), err)
+			}
+		}
 		_, err := drill.Try(t.Context(), &drill.Config{ID: "try", Plan: p, Nodes: r.nodes, Clock: regions.NewSteadyClock()})
 		return err
 	}); err != nil {

@@ -164,6 +164,8 @@ func (p *Plan) checkExpect(bad func(field, value, hint string) error) error {
 			return bad(field+".at", e.At, strings.Join(moments, ", "))
 		case e.Want != history.Allowed && e.Want != history.Denied:
 			return bad(field+".want", e.Want, "allowed or denied")
+		case slices.ContainsFunc(p.Exercise, func(x Exercise) bool { return x.Topic == e.Topic }) && !slices.Contains([]string{history.Before, history.AtCut, history.AfterHeal}, e.At):
+			return bad(field+".at", e.At, "the topic is exercised, so its log is elsewhere by then: expect it before, at 0 or healed, or not at all")
 		case e.Want == history.Allowed && e.Why != "":
 			return bad(field+".why", e.Why, "only of a denial")
 		}
