@@ -132,11 +132,16 @@ func (h *hold) lost(n *Node, err error) {
 		h.stop(fmt.Errorf("somebody healed it at %s", n.Region))
 		return
 	}
-	h.mu.Lock()
-	h.lapsed[n.Region] = how
-	h.mu.Unlock()
+	h.lapse(n.Region, how)
 	h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Act: history.ActLapsed, Text: how + ": " + err.Error()}})
 	h.stop(fmt.Errorf("%s does not hold the drill any more: %s", n.Region, how))
+}
+
+// lapse notes that a region lost the drill by itself.
+func (h *hold) lapse(region, how string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lapsed[region] = how
 }
 
 // foreign ends the drill when a gate is held that is not its own.
@@ -250,7 +255,7 @@ func (h *hold) release(ctx context.Context) error {
 	for {
 		var last error
 		left = slices.DeleteFunc(left, func(name string) bool {
-			err := r.healOne(ctx, r.Nodes[name])
+			err := h.healOne(ctx, r.Nodes[name])
 			last = errors.Join(last, err)
 			return err == nil
 		})
@@ -264,14 +269,22 @@ func (h *hold) release(ctx context.Context) error {
 }
 
 // healOne heals one node and looks that its gates hold nothing of the drill.
-func (r *run) healOne(ctx context.Context, n *Node) error {
+func (h *hold) healOne(ctx context.Context, n *Node) error {
+	r := h.run
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	return r.gate(n, history.ActHeal, func() error {
-		if _, err := n.Admin.HealDrill(ctx, r.ID); err != nil && api.CodeOf(err) != api.Conflict { // Conflict: it is held there no more
+		s, err := n.Admin.HealDrill(ctx, r.ID)
+		if how := s.GetLast().GetHow(); err == nil && s.GetLast().GetId() == r.ID && how != "healed" {
+			h.lapse(n.Region, how)
+		}
+		if api.CodeOf(err) == api.Conflict { // it is held there no more
+			err = nil
+		}
+		if err != nil {
 			return err
 		}
-		s, err := n.Admin.DrillStatus(ctx)
+		s, err = n.Admin.DrillStatus(ctx)
 		if err == nil && (s.GetId() == r.ID || slices.ContainsFunc(s.GetCuts(), func(c *pb.DrillCut) bool { return c.GetDrill() == r.ID })) {
 			err = fmt.Errorf("%s still holds a gate of it", n.Region)
 		}
