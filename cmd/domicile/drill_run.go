@@ -350,15 +350,15 @@ func (a *app) showDrills(states []*pb.DrillState, alarm bool) error {
 }
 
 func (a *app) drillApprove() *cobra.Command {
-	var role string
+	var role, id string
 	var life time.Duration
 	var contexts []string
 	cmd := &cobra.Command{
 		Use: "approve PLAN", Short: "Sign your consent to a drill, with your operator's certificate",
-		Long: `Read the plan first. The consent is to exactly this cut: region, peers, planes, direction,
-fault, lease and time, not to what else the plan says. Give the line that is printed to
+		Long: `Read the plan first. The consent is to one drill, by its id, and to exactly this cut:
+region, peers, planes, direction, fault, lease and time, not to what else the plan says. Give the line that is printed to
 whoever runs the drill, who cannot be you: drill run --approval FILE.`,
-		Example: "  domicile drill approve isolate.yaml --role operator",
+		Example: "  domicile drill approve isolate.yaml --id quarter-4 --role operator",
 		Args:    arguments(1, 1, "a PLAN file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, _, err := drill.Load(args[0])
@@ -374,7 +374,7 @@ whoever runs the drill, who cannot be you: drill run --approval FILE.`,
 			if !ok {
 				return usage("no context reaches %s", p.Isolate)
 			}
-			s, err := n.Admin.ArmDrill(cmd.Context(), &pb.ArmDrillRequest{Id: "approve", Spec: p.Spec(), DryRun: true})
+			s, err := n.Admin.ArmDrill(cmd.Context(), &pb.ArmDrillRequest{Id: id, Spec: p.Spec(), DryRun: true})
 			if err != nil {
 				return err
 			}
@@ -387,7 +387,8 @@ whoever runs the drill, who cannot be you: drill run --approval FILE.`,
 		},
 	}
 	cmd.Flags().StringVar(&role, "role", "", "in which you approve: operator or incident")
+	cmd.Flags().StringVar(&id, "id", "", "id that the drill will have: drill run --id")
 	cmd.Flags().DurationVar(&life, "for", time.Hour, "how long it counts, at most 24h")
 	contextsFlag(cmd, &contexts)
-	return needs(cmd, "role")
+	return needs(cmd, "role", "id")
 }

@@ -2,8 +2,10 @@ package drill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -84,6 +86,7 @@ type Desk struct {
 	mu   sync.Mutex
 	held *held
 	last End
+	used map[string]time.Time // ids of this run, and when: a consent is to one drill
 }
 
 type held struct {
@@ -92,7 +95,8 @@ type held struct {
 	phase   Phase
 	since   time.Time
 	ends    time.Duration // of the lease, on the boot clock
-	cap     time.Duration // of the cut, on the boot clock
+	cap     time.Duration // of the phase, on the boot clock: no renewal goes beyond it
+	texts   []string      // approvals
 	gates   Gates
 	cuts    []uint64
 	timer   *time.Timer
@@ -100,7 +104,7 @@ type held struct {
 }
 
 // New is a desk that holds nothing.
-func New(c Config) *Desk { return &Desk{Config: c} }
+func New(c Config) *Desk { return &Desk{Config: c, used: map[string]time.Time{}} }
 
 // Active is the id of the drill that holds links of this region; "": none.
 func (d *Desk) Active() string {
@@ -119,7 +123,7 @@ func (d *Desk) Arm(ctx context.Context, who, id string, s Spec, reason string, a
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h := d.held; h != nil && !dryRun && h.id == id && h.by == who && h.phase == Armed && h.consent == s.Consent(d.Federation.Name()) {
+	if h := d.held; h != nil && !dryRun && h.id == id && h.by == who && h.phase == Armed && h.consent == s.Consent(d.Federation.Name(), id) {
 		d.extend(h)
 		return d.state(), nil
 	}
@@ -128,18 +132,38 @@ func (d *Desk) Arm(ctx context.Context, who, id string, s Spec, reason string, a
 	}
 	if dryRun {
 		out := d.state()
-		out.Spec, out.Consent = s, s.Consent(d.Federation.Name())
+		out.Spec, out.Consent = s, s.Consent(d.Federation.Name(), id)
 		return out, nil
+	}
+	if err := d.spend(id); err != nil {
+		return State{}, err
 	}
 	if err := d.Audit(ctx, id, reason); err != nil {
 		return State{}, err
 	}
-	h := &held{id: id, by: who, spec: s, phase: Armed, since: d.Clock.Now(), consent: s.Consent(d.Federation.Name())}
+	h := &held{id: id, by: who, spec: s, phase: Armed, cap: d.Boot() + armedFor, texts: approvals, since: d.Clock.Now(), consent: s.Consent(d.Federation.Name(), id)}
 	h.timer = time.AfterFunc(s.Lease, func() { d.expire(h) })
 	d.held = h
 	d.extend(h)
 	d.Logger.Warn("a drill is armed", "drill", id, "by", who, "isolate", s.Isolate)
 	return d.state(), nil
+}
+
+// armedFor is the longest that a node is kept for a drill that cuts nothing.
+const armedFor = 5 * time.Minute
+
+// maxUsed bounds the ids that are remembered; beyond it none is taken.
+const maxUsed = 10_000
+
+// spend refuses an id that was used while an approval of it could still count.
+func (d *Desk) spend(id string) error {
+	now := d.Clock.Now()
+	maps.DeleteFunc(d.used, func(_ string, at time.Time) bool { return now.Sub(at) > approval.MaxLife })
+	if _, again := d.used[id]; again || len(d.used) >= maxUsed {
+		return &api.Error{Code: api.Conflict, Op: "arm drill", Region: d.Self, Field: "drill", Value: id, Hint: "a drill of that id was held here already: each takes an id, and approvals, of its own"}
+	}
+	d.used[id] = now
+	return nil
 }
 
 // permitted asks everything that does not depend on what is held.
@@ -162,7 +186,7 @@ func (d *Desk) permitted(who, id string, s *Spec, reason string, approvals []str
 	if strings.TrimSpace(reason) == "" || len(reason) > 500 {
 		return &api.Error{Code: api.BadRequest, Op: "arm drill", Field: "reason", Hint: "say why, in at most 500 bytes: it is kept in the audits"}
 	}
-	return d.approved(approvals, s.Consent(d.Federation.Name()), who)
+	return d.approved(approvals, s.Consent(d.Federation.Name(), id), who)
 }
 
 func (d *Desk) approved(texts []string, consent, who string) error {
@@ -213,6 +237,11 @@ func (d *Desk) Cut(who, id string) (State, error) {
 	h, err := d.mine(who, id)
 	if err != nil || h.phase == Cut {
 		return d.state(), err
+	}
+	// What was true when it was armed may not be any more.
+	if err = errors.Join(h.spec.Check(d.Federation, d.Clock.Now()), d.approved(h.texts, h.consent, who)); err != nil {
+		d.drop(h, Healed)
+		return State{}, err
 	}
 	if h.gates, err = d.Gates(); err != nil {
 		return State{}, err
@@ -278,8 +307,8 @@ func (d *Desk) State() State {
 	return d.state()
 }
 
-// Close ends what is held.
-func (d *Desk) Close() {
+// Release ends what is held, as its gates do when the region's links close.
+func (d *Desk) Release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if h := d.held; h != nil {
@@ -309,10 +338,7 @@ func (d *Desk) gone(id string) error {
 
 // extend begins the lease of a drill anew, to its cap at the latest.
 func (d *Desk) extend(h *held) {
-	h.ends = d.Boot() + h.spec.Lease
-	if h.phase == Cut {
-		h.ends = min(h.ends, h.cap)
-	}
+	h.ends = min(d.Boot()+h.spec.Lease, h.cap)
 	h.timer.Reset(h.ends - d.Boot())
 }
 
@@ -326,7 +352,7 @@ func (d *Desk) expire(h *held) {
 	switch {
 	case left > 0: // renewed, or the timer was early on this clock
 		h.timer.Reset(left)
-	case h.phase == Cut && h.ends == h.cap:
+	case h.ends == h.cap:
 		d.drop(h, Capped)
 	default:
 		d.drop(h, Lapsed)

@@ -75,7 +75,7 @@ func newRig(t *testing.T, self string, approvals int) *rig {
 		Verifier: &approval.Verifier{Federation: "shop", Trust: trust, Clock: r.clock, Rules: approval.Rules{{Match: "*", Roles: []string{approval.Operator}}}},
 		Audit:    func(_ context.Context, id, reason string) error { r.acts = append(r.acts, id+" "+reason); return nil },
 		Clock:    r.clock, Boot: regions.SystemBootClock, Logger: slog.New(slog.DiscardHandler)})
-	t.Cleanup(r.Close)
+	t.Cleanup(r.Release)
 	return r
 }
 
@@ -110,7 +110,7 @@ func isolate() drill.Spec {
 func TestR14i_LimitsAreTheNodes(t *testing.T) {
 	r := newRig(t, "eu-west", 1)
 	s := isolate()
-	consent := s.Consent("shop")
+	consent := s.Consent("shop", "d-1")
 	arm := func(s drill.Spec, approvals ...string) error {
 		_, err := r.Arm(t.Context(), "ada", "d-1", s, "test", approvals, false)
 		return err
@@ -151,6 +151,10 @@ func TestR14i_LimitsAreTheNodes(t *testing.T) {
 	if st, err := r.Cut("ada", "d-1"); err != nil || len(st.Cuts) != 2 || r.Active() != "d-1" {
 		t.Fatalf("%+v %v", st, err)
 	}
+	// Whoever approved of one drill has not approved of the next.
+	if _, err := r.Arm(t.Context(), "ada", "d-9", s, "test", []string{r.sign(t, "ben", consent)}, false); api.CodeOf(err) != api.PermissionDenied {
+		t.Errorf("a consent to another id: %v", err)
+	}
 	// One gate ended by itself: the drill is over here, whole.
 	for id := range r.gates.held {
 		r.gates.Heal(id)
@@ -158,6 +162,39 @@ func TestR14i_LimitsAreTheNodes(t *testing.T) {
 	}
 	if _, err := r.Renew("ada", "d-1"); api.CodeOf(err) != api.Conflict || !strings.Contains(err.Error(), drill.Lost) || len(r.gates.held) > 0 || r.Active() != "" {
 		t.Errorf("renewed: %v %v", err, r.gates.held)
+	}
+	if err := arm(s, r.sign(t, "ben", consent)); api.CodeOf(err) != api.Conflict || !strings.Contains(err.Error(), "was held here already") {
+		t.Errorf("the same drill again: %v", err)
+	}
+}
+
+// TestR14i_WhatWasArmedInTimeIsNotCutLater: the window and the approvals are asked again
+// before the cut, and a node is not kept for ever.
+func TestR14i_WhatWasArmedInTimeIsNotCutLater(t *testing.T) {
+	r := newRig(t, "eu-west", 1)
+	boot := time.Hour
+	r.Boot = func() time.Duration { return boot }
+	s := isolate()
+	arm := func(id string) {
+		if _, err := r.Arm(t.Context(), "ada", id, s, "test", []string{r.sign(t, "ben", s.Consent("shop", id))}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	arm("d-3")
+	r.clock.Advance(3*time.Hour + 55*time.Minute)
+	if _, err := r.Cut("ada", "d-3"); api.CodeOf(err) != api.PermissionDenied || len(r.gates.held) > 0 || r.State().ID != "" {
+		t.Errorf("cut out of its window: %v %v", err, r.gates.held)
+	}
+	r.clock.Advance(-3*time.Hour - 55*time.Minute)
+	arm("d-4")
+	for range 3 {
+		if _, err := r.Renew("ada", "d-4"); err != nil {
+			t.Fatal(err)
+		}
+		boot += 2 * time.Minute
+	}
+	if left := r.State().Left; left != 0 {
+		t.Errorf("kept for another %s after six minutes", left)
 	}
 }
 

@@ -44,11 +44,11 @@ const (
 // modes are the gates' words for the faults.
 var modes = map[string]link.Mode{FaultCut: link.Reject, FaultBlackhole: link.BlackHole}
 
-// Consent is what people sign who approve of this drill in this federation. It changes
-// with everything that is cut and for how long.
-func (s *Spec) Consent(federation string) string {
+// Consent is what people sign who approve of the drill with that id in this federation. It
+// changes with everything that is cut and for how long: a consent is to one drill.
+func (s *Spec) Consent(federation, id string) string {
 	peers, planes := slices.Sorted(slices.Values(s.Peers)), slices.Sorted(slices.Values(s.Planes))
-	sum := sha256.Sum256(fmt.Appendf(nil, "domicile drill 1\n%q %q %q %q %q %q %s %s", federation, s.Isolate, peers, planes, s.Direction, s.Fault, s.Lease, s.For))
+	sum := sha256.Sum256(fmt.Appendf(nil, "domicile drill 1\n%q %q %q %q %q %q %q %s %s", federation, id, s.Isolate, peers, planes, s.Direction, s.Fault, s.Lease, s.For))
 	return "drill/" + hex.EncodeToString(sum[:16])
 }
 

@@ -110,6 +110,7 @@ func (t *turn) openLinks(ctx context.Context) error {
 		return err
 	}
 	t.onClose(t.mesh.Close)
+	t.onClose(func(context.Context) error { t.drills.Release(); return nil }) // its gates end with the links
 	return nil
 }
 
