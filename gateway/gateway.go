@@ -45,7 +45,7 @@ type Counters interface {
 	Read(topic string, records, withheld int)
 }
 
-// Config is what a Gateway works with. All of it is required except Counters and Epochs.
+// Config is what a Gateway works with. All of it is required except Counters and EpochEnd.
 type Config struct {
 	Self       string // this region
 	Federation *regions.Federation
@@ -55,9 +55,9 @@ type Config struct {
 	Homes func(api.LogID) (regions.HomeLog, bool)
 	// Logs lists the logs of a topic that this region holds, homes and copies.
 	Logs func(topic string) []regions.Log
-	// Epochs is what this region knows of a log's epochs, nil for a log that never moved;
-	// nil: for all of them.
-	Epochs   func(api.LogID) regions.History
+	// EpochEnd is the last sequence up to which a log counts in an epoch; false: that is not
+	// known here, or the epoch has not ended. nil: no log ever moved.
+	EpochEnd func(api.LogID, api.Epoch) (uint64, bool)
 	Links    Links
 	Lags     Lags
 	Clock    regions.Clock
@@ -85,8 +85,8 @@ func New(c Config) (*Gateway, error) {
 	if c.Counters == nil {
 		c.Counters = noCounters{}
 	}
-	if c.Epochs == nil {
-		c.Epochs = func(api.LogID) regions.History { return nil }
+	if c.EpochEnd == nil {
+		c.EpochEnd = func(api.LogID, api.Epoch) (uint64, bool) { return 0, false }
 	}
 	return &Gateway{Config: c, trails: newTrails(c.Clock), idle: make(chan struct{})}, nil
 }

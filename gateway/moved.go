@@ -35,15 +35,15 @@ func (s *stream) rejoin(t *track, logs []regions.Log) error {
 }
 
 // goBack takes a reader that was given records beyond the end of an epoch to where that
-// ended: the next epoch begins there. What it had too much is counted.
+// ended: the log goes on from there, also where the epoch lost a contest and counts only
+// as far as both sides had the same. What it had too much is counted.
 func (s *stream) goBack(t *track) {
-	row := s.gateway.Epochs(t.id)
-	line, ok := row.Find(t.epoch)
-	if !ok || row.Judge(t.epoch, t.cursor) != regions.Beyond {
+	end, ok := s.gateway.EpochEnd(t.id, t.epoch)
+	if !ok || t.cursor <= end {
 		return
 	}
-	t.diverged += t.cursor - line.End
-	t.cursor = line.End
+	t.diverged += t.cursor - end
+	t.cursor = end
 	t.close()
 	t.reader = nil
 }

@@ -318,6 +318,30 @@ func TestRT7_ExpiredRecordsAreCounted(t *testing.T) {
 	}
 }
 
+// A reader that was in an epoch which lost a contest goes back to where both sides had the
+// same, and is given what the winner wrote from there.
+func TestR14g_ReaderOfALostEpochGoesBack(t *testing.T) {
+	won, lost := api.StaticEpoch("ap-south"), api.Epoch{Term: 1, Counter: 9, Issuer: "lost"}
+	r := newRig(t, func(c *gateway.Config) {
+		c.EpochEnd = func(_ api.LogID, e api.Epoch) (uint64, bool) { return 2, e == lost }
+	})
+	id := logID(t, "orders@ap-south")
+	var items []regions.Item
+	for i := range 6 {
+		rec := with(order("global"), fmt.Sprint(i+1))
+		rec.ID = fmt.Sprint("id-", i+1)
+		items = append(items, regions.Item{Sequence: uint64(i + 1), Time: time.Now(), Epoch: won, Term: 1, Record: rec})
+	}
+	if _, err := r.region["eu-west"].copies[id].Apply(t.Context(), "abcd", items); err != nil {
+		t.Fatal(err)
+	}
+	position := api.EncodePosition([]api.Cursor{{Log: id, Incarnation: "abcd", Epoch: lost, Sequence: 5}})
+	records, last, err := readTo(r, "eu-west", gateway.ReadRequest{Topic: "orders", Slot: "ap-south", Position: position}, client("eu-west"))
+	if err != nil || len(records) != 4 || records[0].Item.Record.ID != "id-3" || last.Logs[0].Diverged != 3 {
+		t.Errorf("%d records, %+v %v", len(records), last.Logs, err)
+	}
+}
+
 // follow reads with Follow on a goroutine of its own.
 func follow(t *testing.T, r *rig, at string, q gateway.ReadRequest) (batches chan gateway.Batch, ended chan error) {
 	t.Helper()

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ type Sink struct {
 	copied      *copied
 	incarnation string   // of the log, as the open said
 	broken      api.Code // a batch was refused with it
+	lender      string   // the region whose copy is given on; "": the records come from their home
 }
 
 // OpenMirror answers an origin that asks where this region's copy of a log ends. The
@@ -155,10 +157,16 @@ func (c *copied) applyBatch(ctx context.Context, s *Sink, b regions.MirrorBatch)
 	case !inOrder(b.Items, before, c.id.Topic):
 		return refuse(api.NotReady, "sequence", "the batch does not follow the copy's last record")
 	}
+	n := s.takeable(b.Items)
+	if n == 0 {
+		return s.ends()
+	}
+	partly := n < len(b.Items)
+	b.Items = b.Items[:n]
 	for {
 		pass := c.target.cfg.Enter()
 		in := judged{pass: pass, revision: pass.Revision()}
-		refused := c.judge(&in, b)
+		refused := c.judge(&in, b, cmp.Or(s.lender, c.home))
 		if pass.Stale() {
 			pass.Leave()
 			continue
@@ -173,7 +181,11 @@ func (c *copied) applyBatch(ctx context.Context, s *Sink, b regions.MirrorBatch)
 		if err != nil {
 			return c.failed(err)
 		}
-		return c.applied(cursor, &in)
+		reply := c.applied(cursor, &in)
+		if partly && reply.Refused == "" {
+			return s.ends()
+		}
+		return reply
 	}
 }
 
@@ -206,10 +218,10 @@ type judged struct {
 	withheld       map[api.Code]uint64
 }
 
-// judge asks this region's own policy about every record. If it says no only because
+// judge asks this region's own policy about every record that comes from a region. If it says no only because
 // the origin's policy is newer, the whole batch waits: a gap would be final. So does one
 // that left under a policy which is not taken here any more.
-func (c *copied) judge(in *judged, b regions.MirrorBatch) regions.MirrorReply {
+func (c *copied) judge(in *judged, b regions.MirrorBatch, from string) regions.MirrorReply {
 	t := c.target
 	if in.pass.TooOld(b.Serial) {
 		return c.skew(in.pass, b) // the origin judges it anew from here, once it has this policy
@@ -221,7 +233,7 @@ func (c *copied) judge(in *judged, b regions.MirrorBatch) regions.MirrorReply {
 			in.items = appendItem(in.items, *item)
 			continue
 		}
-		err := in.pass.Ingress(&item.Record, c.home, t.cfg.Self)
+		err := in.pass.Ingress(&item.Record, from, t.cfg.Self)
 		if err == nil {
 			in.items = append(in.items, *item)
 			in.records++

@@ -47,22 +47,25 @@ func (t *Target) openRelay(ctx context.Context, peer string, o regions.MirrorOpe
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cursor := c.log.Cursor()
-	if c.offered == nil {
-		c.offered = map[string]uint64{}
+	if c.lent == nil {
+		c.lent = map[string]lent{}
 	}
-	c.offered[peer] = o.Head
+	if l, ok := c.lent[peer]; ok && l.ended && l.to == cursor.Sequence {
+		return nil, refuse(api.NotReady, "gap", "what follows in "+peer+"'s copy is a gap that says nothing of "+t.cfg.Self)
+	}
+	c.lent[peer] = lent{to: o.Head}
 	switch {
 	case c.knowledge.alarm.state != "":
 		return nil, refuse(api.NotReady, string(c.knowledge.alarm.state), c.knowledge.alarm.cause)
 	case cursor.Sequence >= o.Head, cursor.Sequence > 0 && cursor.Incarnation != o.Incarnation:
 		return nil, refuse(api.NotReady, "head", "nothing of it is missing in "+t.cfg.Self)
 	}
-	c.sink = &Sink{copied: c, incarnation: o.Incarnation}
+	c.sink = &Sink{copied: c, incarnation: o.Incarnation, lender: peer}
 	return c.sink, regions.MirrorReply{Cursor: cursor}
 }
 
 // Brought reports whether a region offered what its copy of a log has, and this region's
-// copy has all of that by now.
+// copy has all of that by now, or all up to a gap that only the other's copy has.
 func (t *Target) Brought(log api.LogID, peer string) bool {
 	c := t.copyOf(log)
 	if c == nil {
@@ -70,6 +73,36 @@ func (t *Target) Brought(log api.LogID, peer string) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	head, ok := c.offered[peer]
-	return ok && c.log != nil && c.log.Cursor().Sequence >= head
+	l, ok := c.lent[peer]
+	return ok && c.log != nil && c.log.Cursor().Sequence >= l.to
+}
+
+// lent is what a region's copy can give to this one.
+type lent struct {
+	to    uint64 // the last sequence that it has, or that could be taken of it
+	ended bool   // what follows could not be taken
+}
+
+// takeable is how many items of a lender's batch may be taken. What that region withheld
+// on its way, was refused, or lost on its disk is a gap in its copy only: taken over here
+// it would hide a record that could rest here and may still come from its home.
+func (s *Sink) takeable(items []regions.Item) int {
+	if s.lender == "" {
+		return len(items)
+	}
+	for i := range items {
+		if g := items[i].Gap; g != nil && (g.Kind == regions.Withheld || g.Kind == regions.Damaged) {
+			return i
+		}
+	}
+	return len(items)
+}
+
+// ends ends a relay at the copy's end.
+func (s *Sink) ends() regions.MirrorReply {
+	c := s.copied
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lent[s.lender] = lent{to: c.stored.Sequence, ended: true}
+	return refuse(api.NotReady, "gap", "what follows in "+s.lender+"'s copy is a gap that says nothing of "+c.target.cfg.Self)
 }

@@ -39,8 +39,9 @@ var (
 // book is a policy in miniature: a record may go where the map lets it rest. Its
 // serial can be raised, and denials added, while flows run.
 type book struct {
-	fed *regions.Federation
-	now atomic.Pointer[edition]
+	entered atomic.Pointer[string] // where the last record that was judged on arrival came from
+	fed     *regions.Federation
+	now     atomic.Pointer[edition]
 
 	mu     sync.Mutex
 	passes map[*edition]int
@@ -94,8 +95,11 @@ func (p *pass) Revision() string { return p.revision }
 func (p *pass) Behind(serial int64, _ string) bool { return p.serial < serial }
 func (p *pass) TooOld(serial int64) bool           { return serial < p.floor }
 
-func (p *pass) Egress(r *api.Record, _, target string) error  { return p.ask(r, target) }
-func (p *pass) Ingress(r *api.Record, _, target string) error { return p.ask(r, target) }
+func (p *pass) Egress(r *api.Record, _, target string) error { return p.ask(r, target) }
+func (p *pass) Ingress(r *api.Record, from, target string) error {
+	p.book.entered.Store(&from)
+	return p.ask(r, target)
+}
 
 func (p *pass) ask(r *api.Record, target string) error {
 	residency := r.Tag(regions.ResidencyTag)
@@ -291,6 +295,7 @@ type rig struct {
 	pace     regions.Pace
 	tails    *tail.Book
 	tailDir  string
+	lends    bool // any other region may give its copy on
 }
 
 func movable(_ api.LogID, target string) bool { return target == "us-east" }
@@ -345,7 +350,7 @@ func (r *rig) startTarget() {
 		r.t.Fatal(err)
 	}
 	target, err := mirror.NewTarget(mirror.TargetConfig{
-		Movable: movable, Tails: r.tails,
+		Movable: movable, Tails: r.tails, Lends: func(api.LogID, string) bool { return r.lends },
 		Self: "us-east", Federation: r.fed, Link: r.wire.status, Enter: r.usPolicy.Enter, Clock: r.clock, Pace: r.pace,
 		Logger: quiet(), Metrics: r.counts,
 		Copy: func(context.Context, api.LogID, api.Epoch) (regions.CopyLog, error) { return r.copy, nil },

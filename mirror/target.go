@@ -59,9 +59,9 @@ type copied struct {
 	common *syncset.Mark // nil: all of the copy counts
 
 	mu        sync.Mutex
-	log       regions.CopyLog   // nil: not opened yet
-	sink      *Sink             // the one that may apply; a later open takes over
-	offered   map[string]uint64 // by regions that give their copy on: where it ends
+	log       regions.CopyLog // nil: not opened yet
+	sink      *Sink           // the one that may apply; a later open takes over
+	lent      map[string]lent // by regions that give their copy on
 	knowledge knowledge
 	stored    regions.Cursor // where the copy ends; knowledge has what counts of it
 	trouble   trouble

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -76,7 +75,7 @@ type Desk struct {
 
 // New makes a desk, and the folder of its journals.
 func New(c Config) (*Desk, error) {
-	return &Desk{cfg: c}, os.MkdirAll(c.Dir, 0o700)
+	return &Desk{cfg: c}, regions.MakeFolder(c.Dir)
 }
 
 func (d *Desk) journal(t *Tail) string { return filepath.Join(d.cfg.Dir, t.Hash+".jsonl") }

@@ -15,6 +15,7 @@ import (
 	"domicile/api"
 	"domicile/gateway/door"
 	"domicile/mirror"
+	"domicile/regions"
 )
 
 // actsFile is the audit of what operators did to topics, in the data directory: one JSON
@@ -92,8 +93,8 @@ func (n *Node) note(a act) error {
 		_, err = f.Write(append(tornEnd(f), append(line, '\n')...))
 		err = errors.Join(err, f.Sync(), f.Close())
 	}
-	if dir, e := os.Open(n.cfg.Data); err == nil && e == nil {
-		err = errors.Join(dir.Sync(), dir.Close())
+	if err == nil {
+		err = regions.SyncFolder(n.cfg.Data)
 	}
 	if err != nil {
 		return &api.Error{Code: api.StorageFailed, Op: "write audit", Field: "data", Value: path, Err: err, Hint: "nothing is done that cannot be audited: see that the disk has room and can be written"}

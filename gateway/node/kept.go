@@ -81,7 +81,7 @@ func (s shelf) get(serial int64) (*bundle.Bundle, []byte, error) {
 
 // put keeps a bundle, on disk when it returns. It is not active by that.
 func (s shelf) put(serial int64, data []byte) error {
-	err := os.MkdirAll(s.dir, 0o700)
+	err := regions.MakeFolder(s.dir)
 	if err == nil {
 		err = regions.WriteWhole(s.path(serial), data)
 	}

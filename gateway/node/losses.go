@@ -155,7 +155,7 @@ func (t *turn) makeReport(path string, id api.LogID, l *placement.Log, e *placem
 	}
 	text, err := signed.Encode()
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
+		err = regions.MakeFolder(filepath.Dir(path))
 	}
 	if err == nil {
 		err = regions.WriteWhole(path, text)

@@ -254,16 +254,17 @@ func (m *moving) judged(pass *policy.Pass, it *regions.Item, id api.LogID, from 
 		Hint: "this region's policy forbids records that the log holds to rest here: move the log to a region where all of it may"}
 }
 
-// epochs is what this region knows of a log's epochs; nil: it never moved.
-func (t *turn) epochs(id api.LogID) regions.History {
+// epochEnd is what this region knows of where an epoch of a log ended.
+func (t *turn) epochEnd(id api.LogID, e api.Epoch) (uint64, bool) {
 	if t.placer == nil || !t.logs.movable(id, t.federation) {
-		return nil
+		return 0, false
 	}
 	l, ok := t.placer.Log(id)
-	if !ok || len(l.History) == 0 {
-		return nil
+	if !ok {
+		return 0, false
 	}
-	return l.Epochs()
+	end, err := l.EpochEnd(e)
+	return end, err == nil
 }
 
 var _ mover.Logs = (*moving)(nil)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"domicile/regions"
 	"domicile/regions/placement"
 )
 
@@ -36,7 +37,7 @@ func openAudit(dir string) (*auditFile, error) {
 		return nil, err
 	}
 	a := &auditFile{file: file}
-	if err := a.find(); err != nil {
+	if err := errors.Join(regions.SyncFolder(dir), a.find()); err != nil {
 		return nil, errors.Join(fmt.Errorf("read the audit: %w", err), file.Close())
 	}
 	return a, nil

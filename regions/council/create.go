@@ -70,7 +70,7 @@ func Create(b Birth) error {
 		}
 		m.Founding = data
 	}
-	if err := os.MkdirAll(b.Dir, 0o700); err != nil {
+	if err := regions.MakeFolder(b.Dir); err != nil {
 		return err
 	}
 	if err := b.bootstrap(); err != nil {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"domicile/api"
+	"domicile/regions"
 )
 
 // Fabric is one region's store. Open starts it, Close ends it; in between it owns its
@@ -196,7 +197,7 @@ func (f *Fabric) stopBroker() {
 
 func (f *Fabric) openDir() error {
 	dir := f.cfg.Dir
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := regions.MakeFolder(dir); err != nil {
 		return refuse("dir", dir, "the data directory can't be made", err)
 	}
 	var err error

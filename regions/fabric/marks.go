@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"domicile/api"
+	"domicile/regions"
 )
 
 // What lies in the data directory: three marks of ours beside the broker's folder.
@@ -222,7 +223,7 @@ func writeJSON(path string, v any) error {
 	if err := os.Rename(path+tempSuffix, path); err != nil {
 		return errors.Join(synced, err)
 	}
-	return errors.Join(synced, syncDir(filepath.Dir(path)))
+	return errors.Join(synced, regions.SyncFolder(filepath.Dir(path)))
 }
 
 // overwriteJSON writes a mark over the old one, in its place on the disk. It may tear.
@@ -239,15 +240,6 @@ func overwriteJSON(path string, v any) error {
 		err = f.Truncate(int64(len(b) + 1))
 	}
 	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // bootID is the kernel's random id of this boot.

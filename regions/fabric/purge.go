@@ -131,6 +131,32 @@ func (l *store) intendPurge(ctx context.Context, to uint64) (span, regions.Head,
 	return s, before, nil
 }
 
+// forgetPurged takes what lies beyond a sequence out of the purged ranges: the log goes on
+// from there, and its next records get those sequences. sweeping is held.
+func (l *store) forgetPurged(ctx context.Context, sequence uint64) error {
+	l.mu.Lock()
+	before := l.purged
+	l.purged = upToSpan(before, sequence)
+	l.mu.Unlock()
+	err := l.fitStream(ctx)
+	if err != nil {
+		l.mu.Lock()
+		l.purged = before
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// upToSpan is the ranges as far as they lie at or below a sequence.
+func upToSpan(spans []span, sequence uint64) (kept []span) {
+	for _, s := range spans {
+		if s.from <= sequence {
+			kept = append(kept, span{s.from, min(s.to, sequence)})
+		}
+	}
+	return kept
+}
+
 // purgedTo is the last sequence that was purged; 0: none.
 func (l *store) purgedTo() uint64 {
 	l.mu.Lock()

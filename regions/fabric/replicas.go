@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"domicile/api"
+	"domicile/regions"
 )
 
 // In a region of three an audit reads each node's own disk: the node with the seat leads
@@ -265,7 +266,7 @@ func (f *Fabric) setAside() error {
 	if err != nil || len(streams) == 0 {
 		return err
 	}
-	if err := os.MkdirAll(f.path(quarantineDir), 0o700); err != nil {
+	if err := regions.MakeFolder(f.path(quarantineDir)); err != nil {
 		return err
 	}
 	for _, stream := range streams {

@@ -98,7 +98,7 @@ func (f *Fabric) rescueBlock(stream string, b block) error {
 		log.Error("a block is damaged, and there is no room to keep a copy of it")
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := regions.MakeFolder(dir); err != nil {
 		return err
 	}
 	if err := regions.WriteWhole(to, data); err != nil {

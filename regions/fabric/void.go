@@ -110,6 +110,9 @@ func (l *store) learn(ctx context.Context, h regions.History) error {
 	t, back, err := l.goneBy(ctx, at, h)
 	if err == nil && t != nil {
 		l.f.step("history judged")
+		err = l.forgetPurged(ctx, back.Sequence)
+	}
+	if err == nil && t != nil {
 		err = l.mark(ctx, controlRewind, *t, back)
 	}
 	if err == nil && t != nil {
@@ -231,7 +234,10 @@ func (l *store) findEnd(ctx context.Context, at end, h regions.History) (back en
 		return at, nil, err
 	}
 	if last == nil {
-		back = l.beforeAll(back, first, h)
+		back = l.beforeAll(back, at, first, h)
+	}
+	if len(found) == 0 {
+		found = append(found, l.vanished(at, back, h))
 	}
 	for i := range found {
 		found[i].Back = place{back.Epoch, back.Sequence, back.time}
@@ -239,24 +245,37 @@ func (l *store) findEnd(ctx context.Context, at end, h regions.History) (back en
 	return back, found, nil
 }
 
+// vanished is what lay beyond the end of an epoch and was taken by retention or a purge
+// before the end was known: nothing of it is stored, and people are told that it was.
+func (l *store) vanished(at, back end, h regions.History) Divergence {
+	line, _ := h.Find(at.Epoch)
+	none := l.f.hash.sum(domainVoid, sha256.New().Sum(nil))
+	return Divergence{Epoch: at.Epoch, End: line.End, From: back.Sequence + 1, To: at.Sequence, Count: at.Sequence - back.Sequence,
+		First: at.time, Last: at.time, Hash: hex.EncodeToString(none[:])}
+}
+
 // beforeAll is where the log counts up to when nothing that counts is stored any more:
 // retention took it, or nothing ever counted.
-func (l *store) beforeAll(back end, first *message, h regions.History) end {
-	if first == nil || len(h) == 0 {
+func (l *store) beforeAll(back, at end, first *message, h regions.History) end {
+	if len(h) == 0 {
 		return back
 	}
-	back.position = position{Incarnation: first.position.Incarnation, Epoch: h[0].Epoch, Term: first.position.Term}
+	// Where not even what is void is stored, the log's end tells what was.
+	stored, before, when, ledger := at.position, at.Sequence, at.time, back.ledger
+	if first != nil {
+		stored, before, when, ledger = first.position, first.firstSequence()-1, first.item.Time, upTo(first, back.ledger)
+	}
+	back.position = position{Incarnation: stored.Incarnation, Epoch: h[0].Epoch, Term: stored.Term}
 	for _, line := range h {
-		if fits := line.Epoch.Compare(first.position.Epoch) <= 0 && !line.Open && line.End < first.firstSequence(); fits || line.Epoch == first.position.Epoch {
-			back.Epoch, back.Sequence = line.Epoch, min(line.End, first.firstSequence()-1)
+		if fits := line.Epoch.Compare(stored.Epoch) <= 0 && !line.Open && line.End <= before; fits || line.Epoch == stored.Epoch {
+			back.Epoch, back.Sequence = line.Epoch, min(line.End, before)
 		}
 	}
 	if back.Sequence == 0 {
 		back.ledger = regions.Ledger{}
 		return back
 	}
-	back.time = first.item.Time
-	back.ledger = less(upTo(first, back.ledger), back.Sequence)
+	back.time, back.ledger = when, less(ledger, back.Sequence)
 	return back
 }
 

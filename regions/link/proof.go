@@ -1,6 +1,7 @@
 package link
 
 import (
+	"maps"
 	"time"
 
 	"domicile/api"
@@ -67,15 +68,7 @@ func (p *peerLink) displace() {
 }
 
 func sameHello(a, b *regions.Hello) bool {
-	if len(a.TopicDigests) != len(b.TopicDigests) {
-		return false
-	}
-	for topic, digest := range a.TopicDigests {
-		if other, ok := b.TopicDigests[topic]; !ok || other != digest {
-			return false
-		}
-	}
-	return a.FabricID == b.FabricID && a.BootID == b.BootID && a.Version == b.Version && a.WireVersion == b.WireVersion &&
+	return maps.Equal(a.TopicDigests, b.TopicDigests) && maps.Equal(a.Incarnations, b.Incarnations) && a.FabricID == b.FabricID && a.BootID == b.BootID && a.Version == b.Version && a.WireVersion == b.WireVersion &&
 		a.OldestWire == b.OldestWire && a.PolicySerial == b.PolicySerial && a.PolicyRevision == b.PolicyRevision &&
 		a.SignedPolicy == b.SignedPolicy && a.FencedPolicy == b.FencedPolicy && a.ManifestDigest == b.ManifestDigest && a.Gateway == b.Gateway && a.TakesTails == b.TakesTails && a.CertificateEnds.Equal(b.CertificateEnds)
 }

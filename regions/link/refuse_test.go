@@ -140,6 +140,19 @@ func TestHelloChangeReachesThePeer(t *testing.T) {
 	})
 }
 
+// A hello that tells of another log only is news too: a region without a copy of it learns
+// from it where the log is.
+func TestR14g_HelloOfANewLogReachesThePeer(t *testing.T) {
+	t.Parallel()
+	l := started(t, 1, "eu-west", "us-east")
+	moved := api.LogID{Tenant: api.DefaultTenant, Topic: "orders", Slot: "eu-west"}
+	l.regions["eu-west"].setHello(func(h *regions.Hello) { h.Incarnations = map[api.LogID]string{moved: "abcd"} })
+	l.regions["eu-west"].HelloChanged()
+	l.await("us-east", "eu-west", "told", func(s regions.LinkStatus) bool {
+		return s.Up && s.Hello.Incarnations[moved] == "abcd"
+	})
+}
+
 // knock dials a link port with a certificate and says what came of it.
 func knock(t *testing.T, address string, cfg *tls.Config) error {
 	t.Helper()

@@ -46,7 +46,7 @@ type page struct {
 // Open reads what the folder holds, and makes it if there is none.
 func Open(dir string, clock regions.Clock, logger *slog.Logger) (*Book, error) {
 	b := &Book{dir: dir, clock: clock, logger: logger, logs: map[api.LogID]*page{}}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := regions.MakeFolder(dir); err != nil {
 		return nil, err
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*"+fileEnd))
