@@ -119,12 +119,16 @@ func (n *Node) FillDisk() error {
 	return errors.Join(err, file.Close())
 }
 
-// FreeDisk gives the space back that FillDisk took.
-func (n *Node) FreeDisk() error {
-	if err := os.Remove(n.disk.filler()); !errors.Is(err, os.ErrNotExist) {
+// FreeDisk gives the space back that FillDisk took, for good: a power cut does not bring the
+// file back.
+func (n *Node) FreeDisk(ctx context.Context) error {
+	if err := os.Remove(n.disk.filler()); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
 		return err
 	}
-	return nil
+	return n.Sync(ctx)
 }
 
 // Calls is a kind of system call that can be made to fail.

@@ -26,7 +26,7 @@ func TestB39_ADiskThatFillsDuringAStart(t *testing.T) {
 		must(t, lab.Pass(t.Context(), at))
 		must(t, eu.FillDisk())
 		must(t, lab.Pass(t.Context(), 900*time.Millisecond))
-		must(t, eu.FreeDisk())
+		must(t, eu.FreeDisk(t.Context()))
 		n := 0
 		if err := lab.Poll(t.Context(), soon, func() error {
 			n++

@@ -25,19 +25,31 @@ func (n *Node) Metrics(ctx context.Context) ([]lab.Metric, error) {
 
 // Page is the text of the node's metrics page.
 func (n *Node) Page(ctx context.Context) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.at(metricsPort)+"/metrics", nil)
+	code, page, err := n.get(ctx, "/metrics")
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("metrics of %s: %d", n.Name, code)
+	}
+	return page, err
+}
+
+// Ready is what the node answers to those that send it traffic: 200, or a reason.
+func (n *Node) Ready(ctx context.Context) (code int, page string, err error) {
+	code, text, err := n.get(ctx, "/readyz")
+	return code, string(text), err
+}
+
+func (n *Node) get(ctx context.Context, path string) (code int, page []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.at(metricsPort)+path, nil)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	response, err := n.field.web.Do(request)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("metrics of %s: %s", n.Name, response.Status)
-	}
-	return io.ReadAll(io.LimitReader(response.Body, pageLimit))
+	page, err = io.ReadAll(io.LimitReader(response.Body, pageLimit))
+	return response.StatusCode, page, err
 }
 
 // Linked waits until every region has a policy and sees its links to all others up.

@@ -155,7 +155,7 @@ func (r *run) begin(ctx context.Context, s Step) (heal func(context.Context) err
 		return restart(nodes[0], right), errors.Join(nodes[0].Skew(s.Skew), nodes[0].Start())
 	case ledger.DiskFull:
 		// It has to come back by itself once there is room.
-		return func(context.Context) error { return nodes[0].FreeDisk() }, nodes[0].FillDisk()
+		return nodes[0].FreeDisk, nodes[0].FillDisk()
 	case ledger.DiskError, ledger.SlowDisk:
 		what := "error=EIO"
 		if s.Kind == ledger.SlowDisk {

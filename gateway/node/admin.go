@@ -246,6 +246,8 @@ func (n *Node) explain(ctx context.Context, req *pb.ExplainRequest) (*pb.Explain
 }
 
 func (n *Node) reload(ctx context.Context) (*pb.ReloadResponse, error) {
+	ctx, cancel := n.whileOpen(ctx)
+	defer cancel()
 	before := n.policyState().Revision
 	report, err := n.policies.load(ctx)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 // no order of that class comes to rest in the other region any more, none that may travel
 // is lacking, and no producer was told anything that is not so.
 func TestR14b_NothingOlderPassesTheActivationFence(t *testing.T) {
+	t.Parallel()
 	x := openSigned(t)
 	x.activated("eu-west", x.policy(1, false))
 	flood := x.flood()
@@ -150,6 +151,7 @@ func (x *signedLab) foreign(region, of string) (n int) {
 // activated is named as not confirmed. When the cut heals it has the policy before records
 // pass: what waited is judged by it, and none of it is gapped that may travel.
 func TestR14b_PolicyComesBeforeRecordsAfterACut(t *testing.T) {
+	t.Parallel()
 	x := openSigned(t)
 	x.activated("eu-west", x.policy(1, false))
 	if err := x.Cut("us-east", link.BlackHole, time.Hour); err != nil {
@@ -200,6 +202,7 @@ func TestR14b_PolicyComesBeforeRecordsAfterACut(t *testing.T) {
 // signed the second policy. It keeps the first and is named; what it lets go under that one
 // is refused elsewhere, waits, and is judged anew once carol has signed too.
 func TestR14b_WhatAnUnconfirmedRegionLetGoIsNotTaken(t *testing.T) {
+	t.Parallel()
 	carol, err := bundle.NewSigner("carol")
 	if err != nil {
 		t.Fatal(err)
@@ -254,6 +257,7 @@ func TestR14b_WhatAnUnconfirmedRegionLetGoIsNotTaken(t *testing.T) {
 // TestR14b_OnePersonGoesBackToWhatAllowsNothingNew: at once where the earlier policy is
 // the narrower one, and not where it is the wider one.
 func TestR14b_OnePersonGoesBackToWhatAllowsNothingNew(t *testing.T) {
+	t.Parallel()
 	x := openSigned(t)
 	x.activated("eu-west", x.policy(1, true))
 	x.activated("eu-west", x.policy(2, false))

@@ -253,8 +253,21 @@ func (n *Node) Reload(ctx context.Context) error {
 		_, err := n.reloadManifest(ctx, &pb.ReloadManifestRequest{})
 		return err
 	}
+	ctx, cancel := n.whileOpen(ctx)
+	defer cancel()
 	_, err := n.policies.load(ctx)
 	return err
+}
+
+// whileOpen is ctx, ended early when the node is closed: judging a policy can take longer
+// than a stop may.
+func (n *Node) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	unwatch := context.AfterFunc(n.open, cancel)
+	return ctx, func() {
+		unwatch()
+		cancel()
+	}
 }
 
 // listen opens a listener of ours.

@@ -57,6 +57,7 @@ func (p *pacer) counts() (acked, refused int) {
 // RT2: a quota is the region's. Three doors that are flooded at once take together what
 // is declared, and one second's worth more; also one door alone gets all of it.
 func TestRT2_AQuotaIsTheRegionsNotTheDoors(t *testing.T) {
+	t.Parallel()
 	const rate = 40
 	r := newTrioOf(t, strings.Replace(three, "orders: {writes: local,", fmt.Sprintf("orders: {writes: local, quota: {records_per_second: %d},", rate), 1))
 	r.run(names[:]...)

@@ -60,6 +60,7 @@ func firstAt(t *testing.T, desk *client.Client) uint64 {
 // is not copied: what was in force stays, status says so, and only a reload carries it
 // out, which is refused with the count, or forced and audited.
 func TestB12_ShorteningThatComesWithARestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(1, soloRules+"\ndestination contains \"eu-west\" if input.tags.residency == \"eu\"\n")
 	w.config.Federation = filepath.Join(t.TempDir(), "federation.yaml")

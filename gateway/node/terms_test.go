@@ -70,6 +70,7 @@ func TestR14b_MechanismBeginsAndEndsByItself(t *testing.T) {
 // rests on it, and what lies where it could not come any more is listed. Nobody takes the
 // revocation back alone, and nobody makes a policy last longer by it.
 func TestR14b_RevokingAMechanismStopsItsFlows(t *testing.T) {
+	t.Parallel()
 	x := openSigned(t)
 	now := time.Now().Truncate(time.Second)
 	files := termRules(now.Add(-time.Hour), now.Add(24*time.Hour))

@@ -167,11 +167,11 @@ func (n *Node) act(ctx context.Context, name string, req *pb.TopicActRequest, as
 // detached is for what has to be carried to its end although its caller may leave. It
 // ends when the node is closed: what an act had decided by then the next start finishes.
 func (n *Node) detached(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.seams.Pace.Of(within))
-	unwatch := context.AfterFunc(n.open, cancel)
+	ctx, done := n.whileOpen(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithTimeout(ctx, n.seams.Pace.Of(within))
 	return ctx, func() {
-		unwatch()
 		cancel()
+		done()
 	}
 }
 

@@ -160,6 +160,7 @@ const waiting = "50 records of orders@eu-west are not yet in us-east"
 // B12: purging what is not copied is refused with the count; forced it is audited, and
 // the copy gets a gap of exactly that range.
 func TestB12_PurgeOfABacklog(t *testing.T) {
+	t.Parallel()
 	x := openTopics(t)
 	x.backlog(50)
 	desk := x.desks["eu-west"]
@@ -209,6 +210,7 @@ func TestB12_PurgeOfABacklog(t *testing.T) {
 // B12, B08: retention shortened over a backlog is refused with the count, and nothing
 // of the new file is in force; forced, the copy is told the exact range that expired.
 func TestB12_ShorteningOverABacklog(t *testing.T) {
+	t.Parallel()
 	x := openTopics(t)
 	x.backlog(50)
 	x.declare("eu-west", "max_bytes: 64MiB", "max_age: 1s, max_bytes: 64MiB")
@@ -261,6 +263,7 @@ func TestB12_ShorteningOverABacklog(t *testing.T) {
 // deletion is refused with the count, forced it is audited, and nothing of it is left
 // here, metrics included. The other region shows and deletes its orphan copy itself.
 func TestB12_DeleteOfABacklog(t *testing.T) {
+	t.Parallel()
 	x := openTopics(t)
 	x.backlog(50)
 	desk := x.desks["eu-west"]
@@ -315,6 +318,7 @@ func TestB12_DeleteOfABacklog(t *testing.T) {
 // A topic is declared on running nodes, region by region, and works from then on; what
 // does not fit or does not load changes nothing.
 func TestRA3_DeclareOnARunningFederation(t *testing.T) {
+	t.Parallel()
 	x := openTopics(t)
 	publish := func() error {
 		_, err := x.doors["us-east"].Publish(t.Context(), &api.Record{ID: "c", Topic: "catalog.updates", Body: []byte("b"), Tags: []api.Tag{{Name: "class", Value: "catalog"}, {Name: "residency", Value: "global"}}})
@@ -356,6 +360,7 @@ func TestRA3_DeclareOnARunningFederation(t *testing.T) {
 // B12: the operator leaves in the middle. A deletion that has begun is carried out, said
 // so in the audit, and the copy, which is still declared, is made anew.
 func TestB12_TheOperatorLeavesDuringADeletion(t *testing.T) {
+	t.Parallel()
 	leave, left := context.WithCancel(t.Context())
 	x := openTopics(t, func(region string, s *node.Seams) {
 		if region == "us-east" {

@@ -28,6 +28,7 @@ func (r *trio) insistOn(name string, rec api.Record) {
 // the same positions, also records as large as they may be; and a read that does not
 // follow ends.
 func TestRA4_ReadsAtEveryDoor(t *testing.T) {
+	t.Parallel()
 	r := newTrio(t)
 	r.run(names[:]...)
 	holder := r.holder()
@@ -82,6 +83,7 @@ func TestRA4_ReadsAtEveryDoor(t *testing.T) {
 // RA4: a reader at a door without the seat goes on when the holder is gone. No record is
 // left out, and none comes twice.
 func TestRA4_AReaderGoesOnAtTheNextHolder(t *testing.T) {
+	t.Parallel()
 	r := newTrio(t)
 	r.run(names[:]...)
 	holder := r.holder()

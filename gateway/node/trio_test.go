@@ -169,6 +169,7 @@ func euOrder(id string) api.Record {
 // Whatever door a record comes in at, it is stored once, in order per door, and the ack
 // says that two of three disks have it.
 func TestRA4_ThreeDoorsOneRegion(t *testing.T) {
+	t.Parallel()
 	r := newTrio(t)
 	r.run(names[:]...)
 	r.holder()
@@ -246,6 +247,7 @@ func (r *trio) ready() {
 // hear of nothing but retryable codes, nothing that was acknowledged is lost, and no
 // record is stored twice.
 func TestRA1_RollingRestartThroughDoors(t *testing.T) {
+	t.Parallel()
 	r := newTrio(t)
 	r.run(names[:]...)
 	r.ready()

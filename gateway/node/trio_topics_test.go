@@ -66,6 +66,7 @@ func (r *trio) lagAt(name string) (rows []string, from string, err error) {
 // R14d: lag, status and topics say the same at every node, those without the seat name
 // whose words these are, and when the seat moves they are another's.
 func TestR14d_LagAndStatusAtEveryNode(t *testing.T) {
+	t.Parallel()
 	r := newTrioAndOne(t)
 	r.run(names[:]...)
 	holder := r.holder()
@@ -186,6 +187,7 @@ func (r *trio) ordersAt(name string) (h *pb.LogHolding) {
 // what takes records away and names the holder; what the holder did holds at the next
 // one; a node whose files differ is named by the others.
 func TestB12_TopicActsInARegionOfThree(t *testing.T) {
+	t.Parallel()
 	r := newTrioAndOne(t)
 	r.run(names[:]...)
 	holder := r.holder()

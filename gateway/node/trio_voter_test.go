@@ -22,6 +22,7 @@ topics:
 // TestR14e_AVoterStaysWhereItsFolderIs: the region's voter lives on one node, also
 // while another one holds the seat, which follows.
 func TestR14e_AVoterStaysWhereItsFolderIs(t *testing.T) {
+	t.Parallel()
 	r := newTrioOf(t, threeVote)
 	err := council.Create(council.Birth{Dir: node.CouncilDir(r.configs["b"].Data), Region: "eu-west", Authority: "A", Voters: []string{"eu-west"}, Actor: "test", Reason: "test"})
 	if err != nil {

@@ -24,6 +24,7 @@ func (x *topicsLab) audit(region, topic, slot string) (map[string]*pb.VerifyTopi
 // RA1: a bit flips on the disk of a region. An operator who asks is told which log and
 // which record, and that all others are intact; status says it from then on.
 func TestRA1_AuditNamesWhatIsDamaged(t *testing.T) {
+	t.Parallel()
 	x := openTopics(t)
 	x.publish("a", 20)
 	x.eventually("the copy has all", func() bool { return x.lag("us-east").GetCursor() == 20 })

@@ -17,12 +17,18 @@ import (
 // eventually polls until ok holds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	within(t, 30*time.Second, what, ok)
+}
+
+// within is eventually with another bound.
+func within(t testing.TB, bound time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(bound)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
+			t.Fatalf("not within %s: %s", bound, what)
 		}
 		<-tick.C
 	}
