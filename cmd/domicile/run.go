@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -61,7 +62,7 @@ Exit codes: 0 done, 1 failure, 2 refused by a rule, 3 degraded, 4 unknown, 64 us
 	a.target.register(root)
 	a.completions(root)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if page := a.output == "html" && cmd.Name() == "report"; a.output != "text" && a.output != "json" && !page {
+		if page := cmd.Name() == "report" && slices.Contains([]string{"html", "md", "junit"}, a.output); a.output != "text" && a.output != "json" && !page {
 			return usage("-o %s: write text or json", a.output)
 		}
 		return nil

@@ -71,9 +71,14 @@ func (s *scene) expected() []Expected {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Expected) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Log, b.Log), cmp.Compare(a.Target, b.Target), cmp.Compare(a.Moment, b.Moment), cmp.Compare(a.Got, b.Got))
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Log, b.Log), cmp.Compare(a.Target, b.Target), cmp.Compare(order(a.Moment), order(b.Moment)), cmp.Compare(a.Moment, b.Moment), cmp.Compare(a.Got, b.Got))
 	})
 	return out
+}
+
+// order is a moment's place in time.
+func order(moment string) int {
+	return slices.Index([]string{history.Before, history.AtCut, history.HalfRPO, history.AtRPO, history.TwiceRPO, history.AfterHeal}, moment)
 }
 
 // meets says what was answered, in words, and whether that is what was wanted.

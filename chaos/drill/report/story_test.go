@@ -200,9 +200,11 @@ func (s *story) copies(f *feedOf, run history.Run, now time.Duration) {
 		if now < cutAt || region != "eu-west" && f.home != "eu-west" {
 			s.read(region, f.topic, run)
 			s.marks[f.log+region] = now
-		} else if f != &s.catalog || !s.moves {
-			f.pending = append(f.pending, run)
+		} else {
 			s.owed[f.log+region]++
+			if f != &s.catalog || !s.moves {
+				f.pending = append(f.pending, run)
+			}
 		}
 	}
 }
@@ -229,6 +231,9 @@ func (s *story) deliver() {
 func (s *story) say(now time.Duration, down bool) {
 	for _, l := range plan(false).Topics {
 		for _, log := range l.Logs {
+			if s.moves && now >= movedAt && l.Name == s.catalog.topic {
+				log.Home, log.Copies = "us-east", []string{"ap-south", "eu-west"}
+			}
 			for _, target := range log.Copies {
 				parted := (log.Home == "eu-west") != (target == "eu-west")
 				mark := max(cutAt-400*time.Millisecond, s.marks[log.Log+target])
@@ -286,7 +291,7 @@ func (s *story) move(now time.Duration) {
 		at(history.MoveCut, "1.1", &cut)
 	case movedAt:
 		at(history.MoveOpen, "1.2", nil)
-		s.late.seq = cut
+		s.late.seq, s.owed = cut, map[string]uint64{}
 	}
 	if now > movedAt {
 		s.produce(&s.late, now, true)
