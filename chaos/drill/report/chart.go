@@ -169,7 +169,11 @@ func draw(l *curve, x func(time.Duration) float64, y func(float64) float64) line
 			part.Reset()
 		}
 	}
+	hole := spacing(l.points) * 4
 	for i, p := range l.points {
+		if i > 0 && p.At-l.points[i-1].At > hole {
+			end() // it was the home itself, or was not asked
+		}
 		if p.Seconds == nil {
 			end()
 			if i+1 < len(l.points) {
@@ -185,6 +189,19 @@ func draw(l *curve, x func(time.Duration) float64, y func(float64) float64) line
 	}
 	end()
 	return out
+}
+
+// spacing is the usual time between two points.
+func spacing(points []Point) time.Duration {
+	var gaps []time.Duration
+	for i := 1; i < len(points); i++ {
+		gaps = append(gaps, points[i].At-points[i-1].At)
+	}
+	if len(gaps) == 0 {
+		return 0
+	}
+	slices.Sort(gaps)
+	return gaps[len(gaps)/2]
 }
 
 // nice is the next of 1, 2 and 5 times a power of ten.

@@ -39,9 +39,12 @@ func source(h *history.History) Source {
 func (s *scene) checks(r *Report) []Check {
 	expected := named(CheckExpected)
 	for _, e := range r.Expected {
+		if e.Moot {
+			continue
+		}
 		expected.judge(e.OK, "%s towards %s at %s: %s", cmp.Or(e.Log, e.Topic), cmp.Or(e.Target, "any region"), e.Moment, e.Got)
 	}
-	list := []Check{s.control(), expected.done(fmt.Sprintf("%d of %d", expected.Judged, expected.Judged)), s.seen(r.Sight), s.answered()}
+	list := []Check{s.control(), expected.done(fmt.Sprintf("%d of %d", expected.Judged, expected.Judged)), s.decisions(), s.seen(r.Sight), s.answered()}
 	list = append(list, s.stored()...)
 	list = append(list, s.intact())
 	list = append(list, s.lagChecks(r.Lags, r.Behind)...)
@@ -100,6 +103,19 @@ func (s *scene) verdict(r *Report) Verdict {
 	return Pass
 }
 
+// held counts the expectations that held, and those that could be judged.
+func (r *Report) held() (held, judged int) {
+	for _, e := range r.Expected {
+		if e.Moot {
+			continue
+		}
+		if judged++; e.OK {
+			held++
+		}
+	}
+	return held, judged
+}
+
 // line says the verdict in one sentence.
 func (r *Report) line() string {
 	switch r.Verdict {
@@ -110,13 +126,8 @@ func (r *Report) line() string {
 	case Incomplete:
 		return "The drill or its history ended early: what is shown below is not a whole drill."
 	}
-	held := 0
-	for _, e := range r.Expected {
-		if e.OK {
-			held++
-		}
-	}
-	text := fmt.Sprintf("%s was cut off from %s for %s. %d of %d expectations held", r.Plan.Isolate, strings.Join(r.Plan.Peers, " and "), span(r.Cut.Held()), held, len(r.Expected))
+	held, judged := r.held()
+	text := fmt.Sprintf("%s was cut off from %s for %s. %d of %d expectations held", r.Plan.Isolate, strings.Join(r.Plan.Peers, " and "), span(r.Cut.Held()), held, judged)
 	wrong := 0
 	for _, c := range r.Checks {
 		if !c.OK {

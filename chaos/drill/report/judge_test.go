@@ -86,13 +86,25 @@ var spoilt = []struct {
 	}},
 	{"a resident log may go", false, []string{CheckExpected}, func(e *history.Event) *history.Event {
 		if e.Probe != nil && e.Probe.Topic == "orders" && e.Probe.Moment == history.TwiceRPO {
-			e.Probe.Allowed = true
+			e.Probe.Allowed, e.Probe.Why = true, ""
 		}
 		return e
 	}},
 	{"denied, for another reason", false, []string{CheckExpected}, func(e *history.Event) *history.Event {
 		if e.Probe != nil && e.Probe.Topic == "orders" {
 			e.Probe.Why = "authority"
+		}
+		return e
+	}},
+	{"a move is allowed with too old a copy", false, []string{CheckExpected, CheckDecision}, func(e *history.Event) *history.Event {
+		if e.Probe != nil && e.Probe.Topic == "catalog.updates" && e.Probe.Moment == history.TwiceRPO {
+			e.Probe.Allowed, e.Probe.Why = true, ""
+		}
+		return e
+	}},
+	{"a denial without a rule", false, []string{CheckDecision}, func(e *history.Event) *history.Event {
+		if e.Probe != nil && !e.Probe.Allowed {
+			e.Probe.Rule, e.Probe.Code = "", ""
 		}
 		return e
 	}},

@@ -26,6 +26,7 @@ const (
 	CheckRTO       = "moves took no longer than declared"
 	CheckReconcile = "every sequence is accounted for everywhere"
 	CheckScan      = "no token of a resident record in foreign files"
+	CheckDecision  = "no move was allowed that the oracle would refuse, and no denial was without its rule"
 	CheckExpected  = "the failover engine answered as expected"
 )
 

@@ -18,7 +18,7 @@ func (r *Report) HTML(w io.Writer) error {
 	page, err := template.New("page").Funcs(template.FuncMap{
 		"span": span, "age": age, "comma": comma, "count": count, "moment": moment, "seconds": seconds, "perSecond": perSecond, "ids": idText,
 		"join": strings.Join, "title": func(e Expected) string { return e.title() }, "off": func(l Lag) string { return judged(&l) },
-		"number": func(v *float64) string { return number(v) }, "waits": waits, "bytes": bytesText, "fresh": fresh,
+		"number": func(v *float64) string { return number(v) }, "waits": waits, "bytes": bytesText, "fresh": fresh, "same": same,
 	}).Parse(pageText)
 	if err != nil {
 		return fmt.Errorf("read the page's template: %w", err)
@@ -50,17 +50,13 @@ func (r *Report) facts() []fact {
 	if r.Cut == nil {
 		return nil
 	}
-	held, failed := 0, 0
-	for _, e := range r.Expected {
-		if e.OK {
-			held++
-		}
-	}
+	failed := 0
+	held, judged := r.held()
 	out := []fact{{span(r.Cut.Held()), "cut off, " + r.Plan.Fault + ", " + r.Plan.Direction + " ways", r.Cut.Lapsed}}
 	if r.Plan.Direction != "both" {
 		out[0].Text = "cut off, " + r.Plan.Fault + ", " + r.Plan.Direction
 	}
-	out = append(out, fact{fmt.Sprintf("%d of %d", held, len(r.Expected)), "expectations held", held < len(r.Expected)})
+	out = append(out, fact{fmt.Sprintf("%d of %d", held, judged), "expectations held", held < judged})
 	for _, c := range r.Checks {
 		if !c.OK {
 			failed++
@@ -144,6 +140,17 @@ func (r *Report) bars() []bar {
 		out = append(out, b)
 	}
 	return out
+}
+
+// same reports whether a row was asked at every moment and answered alike.
+func same(cells []Cell) bool {
+	for i := range cells {
+		a, b := cells[0], cells[i]
+		if !b.Asked || a.Allowed != b.Allowed || a.Why != b.Why || a.Rule != b.Rule || a.Text != b.Text || b.Allowed && b.Span != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // fresh reports whether a cell says something else than the one before it.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"domicile/chaos/drill/history"
 )
@@ -55,7 +56,7 @@ func (s *scene) expected() []Expected {
 		for i := range s.history.Events {
 			p := s.history.Events[i].Probe
 			if p == nil || p.Topic != want.Topic || want.Log != "" && p.Log != want.Log || want.Target != "" && p.Target != want.Target ||
-				want.Moment != history.Always && p.Moment != want.Moment {
+				want.Moment != history.Always && p.Moment != want.Moment || s.elsewhere(p) {
 				continue
 			}
 			e := Expected{Topic: want.Topic, Log: p.Log, Target: p.Target, Moment: want.Moment, Want: want.Want, Why: want.Why}
@@ -63,7 +64,11 @@ func (s *scene) expected() []Expected {
 			found[e]++
 		}
 		if len(found) == 0 {
-			out = append(out, Expected{Topic: want.Topic, Log: want.Log, Target: want.Target, Moment: want.Moment, Want: want.Want, Why: want.Why, Got: "nobody asked"})
+			e := Expected{Topic: want.Topic, Log: want.Log, Target: want.Target, Moment: want.Moment, Want: want.Want, Why: want.Why, Got: "nobody asked"}
+			if slices.ContainsFunc(s.passages(), func(p *passage) bool { return p.Topic == want.Topic && p.decided != nil }) {
+				e.OK, e.Moot, e.Got = true, true, "not asked: the drill had moved the log"
+			}
+			out = append(out, e)
 		}
 		for e, n := range found {
 			e.Asked = n
@@ -76,10 +81,47 @@ func (s *scene) expected() []Expected {
 	return out
 }
 
+// elsewhere reports whether a log was no longer where the plan found it when it was asked
+// about: what may become of it then is another question.
+func (s *scene) elsewhere(p *history.Probe) bool {
+	t := s.topicOf(p.Topic)
+	return t != nil && slices.ContainsFunc(t.Logs, func(l history.Log) bool { return l.Log == p.Log && l.Home != p.Home })
+}
+
 // order is a moment's place in time.
 func order(moment string) int {
 	return slices.Index([]string{history.Before, history.AtCut, history.HalfRPO, history.AtRPO, history.TwiceRPO, history.AfterHeal}, moment)
 }
+
+// decisions holds each answer against the oracle: a forced move may be allowed only while
+// the copy is certainly no older than the topic's RPO, and a denial names a rule.
+func (s *scene) decisions() Check {
+	c := named(CheckDecision)
+	for i := range s.history.Events {
+		e := &s.history.Events[i]
+		p := e.Probe
+		if p == nil {
+			continue
+		}
+		if !p.Allowed {
+			c.judge(p.Rule != "" || p.Code != "", "%s towards %s was denied without a rule", p.Log, p.Target)
+			continue
+		}
+		c.judge(p.Why == "", "%s towards %s was allowed, and yet: %s", p.Log, p.Target, p.Why)
+		t, f := s.topicOf(p.Topic), flow{p.Log, p.Home, p.Target}
+		if t == nil || t.RPO == 0 || p.Kind != "forced" || s.cut == nil || !s.parted(p.Home, p.Target) || !s.marksCut(f) || e.At < s.cut.Surely || e.At > s.cut.Until {
+			continue
+		}
+		// The answer was given at some moment before it came; how long before is not noted.
+		truth := s.truth(f)
+		least := (e.At - truth.young).Seconds() - answerWithin.Seconds()
+		c.judge(least <= t.RPO.Seconds(), "%s towards %s was allowed %s after the cut: the copy was at least %.1f s old, the topic accepts %s", p.Log, p.Target, span(e.At-s.cut.From), least, span(t.RPO))
+	}
+	return c.done("each of them")
+}
+
+// answerWithin is how old an answer may be when it is noted.
+const answerWithin = time.Second
 
 // meets says what was answered, in words, and whether that is what was wanted.
 func meets(want history.Expectation, p *history.Probe) (string, bool) {

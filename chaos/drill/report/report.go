@@ -96,6 +96,7 @@ type Expected struct {
 	Got    string `json:"got"` // in words
 	Asked  int    `json:"asked"`
 	OK     bool   `json:"ok"`
+	Moot   bool   `json:"moot"` // the drill had moved the log before it could be asked
 }
 
 // Moment is one time at which permissions were asked.

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"domicile/chaos/drill/history"
 )
 
 // JUnit writes one test suite: a test case for each expectation, and one for each check. A
@@ -15,8 +17,11 @@ func (r *Report) JUnit(w io.Writer) error {
 	s := suite{Name: "drill " + r.Drill, Time: fmt.Sprintf("%.3f", r.Took.Seconds()), Timestamp: r.Began.UTC().Format("2006-01-02T15:04:05")}
 	for _, e := range r.Expected {
 		c := testcase{Class: "expectation." + e.Topic, Name: e.title()}
-		if !e.OK {
+		switch {
+		case !e.OK:
 			c.Failure = &message{Message: "got " + e.Got}
+		case e.Moot:
+			c.Skipped = &message{Message: e.Got}
 		}
 		s.add(c)
 	}
@@ -86,9 +91,14 @@ func (e *Expected) title() string {
 	if e.Target != "" {
 		text += " to " + e.Target
 	}
-	if e.Moment == "every" {
+	switch e.Moment {
+	case history.Always:
 		text += " at every moment"
-	} else {
+	case history.Before:
+		text += " before the cut"
+	case history.AfterHeal:
+		text += " after the heal"
+	default:
 		text += " at " + moment(e.Moment)
 	}
 	text += ": " + e.Want
@@ -101,17 +111,15 @@ func (e *Expected) title() string {
 // moment is a moment's name for people.
 func moment(name string) string {
 	switch name {
-	case "0":
+	case history.AtCut:
 		return "t = 0"
-	case "rpo/2":
+	case history.HalfRPO:
 		return "t = RPO ÷ 2"
-	case "rpo":
+	case history.AtRPO:
 		return "t = RPO"
-	case "2rpo":
+	case history.TwiceRPO:
 		return "t = 2 RPO"
-	case "before":
-		return "before"
-	case "healed":
+	case history.AfterHeal:
 		return "after the heal"
 	}
 	return name
