@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
@@ -29,7 +30,7 @@ func Try(ctx context.Context, c *Config) ([]Cost, error) {
 
 // check asks what may stand against the drill, and what it would cost.
 func (r *run) check(ctx context.Context) ([]Cost, error) {
-	if err := r.found.sound(&r.Plan); err != nil {
+	if err := r.sound(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.permitted(ctx); err != nil {
@@ -91,6 +92,8 @@ func (f *Federation) sound(p *Plan) error {
 			return refuse(region, "drill", m.GetId(), "another drill is held there")
 		case len(m.GetCuts()) > 0:
 			return refuse(region, "fault", m.GetCuts()[0].GetPeer(), "a fault gate holds a link already")
+		case s.GetStorage() == nil:
+			return refuse(region, "storage", "", "it could not say in time how its store is")
 		case !s.GetStorage().GetHealthy():
 			return refuse(region, "storage", s.GetStorage().GetReason(), "its store does not take records")
 		}
@@ -158,9 +161,26 @@ func (r *run) baseline(ctx context.Context) error {
 	if err := r.ask(ctx, history.Before, nil); err != nil {
 		return err
 	}
-	now, err := Look(ctx, r.Nodes)
-	if err != nil {
-		return err
+	return r.sound(ctx)
+}
+
+// soundWithin is how long a federation may take to be seen sound: an answer that came too
+// late on a busy machine is no trouble.
+const soundWithin = 15 * time.Second
+
+// sound looks until nothing stands against the drill, and says what did to the last.
+func (r *run) sound(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, soundWithin)
+	defer cancel()
+	for {
+		now, err := Look(ctx, r.Nodes)
+		if err == nil {
+			if err = now.sound(&r.Plan); err == nil {
+				return nil
+			}
+		}
+		if pass(ctx, watchEvery/4) != nil {
+			return err
+		}
 	}
-	return now.sound(&r.Plan)
 }
