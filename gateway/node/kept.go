@@ -23,7 +23,10 @@ const keptBundles = 8
 // shelf is where a region keeps signed policies, in its data directory: the exact bytes of
 // each that was active, and a mark of the last. Once the mark is there no directory is
 // loaded any more. Guarded by who loads policies; reading needs nothing.
-type shelf struct{ dir string }
+type shelf struct {
+	dir  string
+	step func(string) // told of each step once it is done; nil: nobody is
+}
 
 // mark says which policy is active, and that only signed ones count.
 type mark struct {
@@ -85,7 +88,7 @@ func (s shelf) put(serial int64, data []byte) error {
 	if err == nil {
 		err = regions.WriteWhole(s.path(serial), data)
 	}
-	return s.unwritten(err)
+	return s.done("kept", err)
 }
 
 // activate marks a kept bundle as the active one, and forgets those of long ago.
@@ -94,8 +97,8 @@ func (s shelf) activate(m mark) error {
 	if err == nil {
 		err = regions.WriteWhole(s.marked(), text)
 	}
-	if err != nil {
-		return s.unwritten(err)
+	if err = s.done("marked", err); err != nil {
+		return err
 	}
 	serials := s.serials()
 	for _, old := range serials[:max(0, len(serials)-keptBundles)] {
@@ -104,8 +107,11 @@ func (s shelf) activate(m mark) error {
 	return nil
 }
 
-func (s shelf) unwritten(err error) error {
+func (s shelf) done(step string, err error) error {
 	if err == nil {
+		if s.step != nil {
+			s.step(step)
+		}
 		return nil
 	}
 	return &api.Error{Code: api.StorageFailed, Op: "keep policy", Field: "data", Value: s.dir, Err: err,

@@ -51,7 +51,7 @@ type policies struct {
 }
 
 func newPolicies(c *Config, f *regions.Federation, gate *policy.Gate, clock regions.Clock, logger *slog.Logger) *policies {
-	return &policies{dir: c.Policies, trust: c.Policy, shelf: shelf{filepath.Join(c.Data, "policy")}, clock: clock, federation: f, gate: gate, logger: logger,
+	return &policies{dir: c.Policies, trust: c.Policy, shelf: shelf{dir: filepath.Join(c.Data, "policy")}, clock: clock, federation: f, gate: gate, logger: logger,
 		changed: func() {}, loading: make(chan struct{}, 1), spurned: map[string]spurned{}}
 }
 
