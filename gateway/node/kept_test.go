@@ -70,7 +70,11 @@ func trustAlone(public string) bundle.Trust {
 
 func (k *keeper) bundle(serial int64) []byte {
 	k.Helper()
-	from := time.Now().Add(-time.Hour)
+	return k.bundleFrom(serial, time.Now().Add(-time.Hour))
+}
+
+func (k *keeper) bundleFrom(serial int64, from time.Time) []byte {
+	k.Helper()
 	b, err := bundle.Build(bundle.Manifest{Federation: "example", Serial: serial, ValidFrom: from, ValidUntil: from.Add(bundle.MaxValidity), MinEngine: opa.Engine()}, keptRules(serial))
 	if err == nil {
 		err = b.Sign(k.anna)
@@ -112,6 +116,44 @@ func (k *keeper) inForce() (*policies, int64) {
 	return p, g.Serial
 }
 
+// TestR14b_AMissedPolicyWhoseTimeIsOverStandsOverTheOlderOne: a region that was cut off while
+// a newer policy was active gets it from a peer after its end. It takes it, lapsed, instead of
+// going on with what that policy may have taken away; an operator can't bring it.
+func TestR14b_AMissedPolicyWhoseTimeIsOverStandsOverTheOlderOne(t *testing.T) {
+	k := newKeeper(t)
+	p, _ := openKept(t.Context(), k.data, k.trust)
+	if _, err := p.activate(t.Context(), k.bundle(1), false, unaudited); err != nil {
+		t.Fatal(err)
+	}
+	two := k.bundleFrom(2, time.Now().Add(-bundle.MaxValidity-time.Hour))
+	if _, err := p.activate(t.Context(), two, false, unaudited); !errors.Is(err, bundle.ErrExpired) || p.gate.Current().Serial != 1 {
+		t.Errorf("brought by an operator: %v", err)
+	}
+	n := &Node{cfg: Config{Region: "eu-west", Data: k.data}, seams: Seams{Clock: p.clock}, policies: p, gate: p.gate, federation: p.federation, logger: p.logger}
+	(*spread)(&turn{Node: n}).take(t.Context(), "us-east", 2, func(context.Context, int64) ([]byte, error) { return two, nil })
+	if g := p.gate.Current(); g.Serial != 2 || !g.HasLapsed() {
+		t.Fatalf("%s is in force, lapsed %v; spurned %v", g.Revision, g.HasLapsed(), p.spurned)
+	}
+	if p, now := k.inForce(); now != 2 || !p.gate.Current().HasLapsed() {
+		t.Errorf("after a restart %d is in force", now)
+	}
+}
+
+// TestR14b_ARegionThatTrustsNobodyAnyMoreHasNoPolicy: keys that were taken out of node.yaml
+// do not leave the kept policy in force without a signature that counts.
+func TestR14b_ARegionThatTrustsNobodyAnyMoreHasNoPolicy(t *testing.T) {
+	k := newKeeper(t)
+	p, _ := openKept(t.Context(), k.data, k.trust)
+	if _, err := p.activate(t.Context(), k.bundle(1), false, unaudited); err != nil {
+		t.Fatal(err)
+	}
+	p, err := openKept(t.Context(), k.data, bundle.Trust{})
+	if !errors.Is(err, bundle.ErrWrongKey) || p.gate.Current() != nil || !p.signedOnly.Load() {
+		t.Errorf("%v, in force: %v", err, p.gate.Current())
+	}
+	k.inForce()
+}
+
 const (
 	keptChild = "DOMICILE_TEST_KEPT"    // the data directory of a process that activates and dies
 	keptNext  = "DOMICILE_TEST_KEPT_BY" // the bundle it activates
@@ -143,7 +185,7 @@ func activateAndDie() error {
 			die("any")
 		}()
 	}
-	_, err = p.activate(context.Background(), data, func(*signed) (func(error), error) {
+	_, err = p.activate(context.Background(), data, false, func(*signed) (func(error), error) {
 		die("audited")
 		return func(error) { die("ended") }, nil
 	})
@@ -164,7 +206,7 @@ func TestR14b_KilledWhileActivatingOneWholePolicyIsInForce(t *testing.T) {
 	if api.CodeOf(err) != api.PolicyError || p.gate.Current() != nil {
 		t.Fatalf("before any policy: %v", err)
 	}
-	if _, err := p.activate(t.Context(), k.bundle(serial), unaudited); err != nil {
+	if _, err := p.activate(t.Context(), k.bundle(serial), false, unaudited); err != nil {
 		t.Fatal(err)
 	}
 	for _, at := range []struct {
@@ -187,7 +229,7 @@ func TestR14b_KilledWhileActivatingOneWholePolicyIsInForce(t *testing.T) {
 		if at.step != "any" && (now == serial+1) != at.newer || now != serial && now != serial+1 {
 			t.Fatalf("killed at %s of %d: %d is in force", at.step, serial+1, now)
 		}
-		if _, err := p.activate(t.Context(), next, unaudited); err != nil {
+		if _, err := p.activate(t.Context(), next, false, unaudited); err != nil {
 			t.Fatalf("killed at %s, and once more: %v", at.step, err)
 		}
 		if _, now := k.inForce(); now != serial+1 {
@@ -219,7 +261,7 @@ func TestR14b_FullDiskKeepsTheLastGoodPolicy(t *testing.T) {
 		}
 	})
 	p, _ := openKept(t.Context(), k.data, k.trust)
-	if _, err := p.activate(t.Context(), k.bundle(1), unaudited); err != nil {
+	if _, err := p.activate(t.Context(), k.bundle(1), false, unaudited); err != nil {
 		t.Fatal(err)
 	}
 	ballast := filepath.Join(k.data, "ballast")
@@ -238,7 +280,7 @@ func TestR14b_FullDiskKeepsTheLastGoodPolicy(t *testing.T) {
 		if when == "" {
 			fill()
 		}
-		_, err := p.activate(t.Context(), two, unaudited)
+		_, err := p.activate(t.Context(), two, false, unaudited)
 		if api.CodeOf(err) != api.StorageFailed || p.gate.Current().Serial != 1 {
 			t.Errorf("full %q: %v, and %d is in force", when, err, p.gate.Current().Serial)
 		}
@@ -253,7 +295,7 @@ func TestR14b_FullDiskKeepsTheLastGoodPolicy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := p.activate(t.Context(), two, unaudited); err != nil {
+	if _, err := p.activate(t.Context(), two, false, unaudited); err != nil {
 		t.Fatal(err)
 	}
 	if _, now := k.inForce(); now != 2 {

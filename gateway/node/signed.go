@@ -69,7 +69,7 @@ func (p *policies) reopen(ctx context.Context, m *mark) error {
 	if s.digest != m.Digest {
 		return p.shelf.damaged(p.shelf.path(m.Serial), errors.New("it is another policy than was activated"))
 	}
-	a, err := b.Approvals(p.trust)
+	a, err := p.approvals(b)
 	if err == nil {
 		err = b.Fits(p.federation.Name(), opa.Engine())
 	}
@@ -85,6 +85,15 @@ func (p *policies) reopen(ctx context.Context, m *mark) error {
 		return err
 	}
 	return p.flip(ctx, next, s)
+}
+
+// approvals are the signatures of a bundle that count here. A region that trusts nobody
+// takes none, also not one that it kept while it trusted somebody.
+func (p *policies) approvals(b *bundle.Bundle) (bundle.Approvals, error) {
+	if len(p.trust.Keys) == 0 {
+		return bundle.Approvals{}, refusePolicy("policy.keys", "", "this region trusts nobody to sign: put keys and need under policy: in node.yaml and start it anew", bundle.ErrWrongKey)
+	}
+	return b.Approvals(p.trust)
 }
 
 // judge makes the policy that is in force here from its files, for a manifest.
@@ -151,8 +160,10 @@ type activation struct {
 // activate verifies a signed policy, judges it whole, keeps it and puts it in force, or
 // keeps what is in force and says why. It answers when nothing that was judged under an
 // older one is under way here any more. The very same policy may come again: then it
-// waits for that alone. audit is asked before anything is changed, and told the end.
-func (p *policies) activate(ctx context.Context, data []byte, audit func(*signed) (func(error), error)) (activation, error) {
+// waits for that alone. late takes one whose time is over as well: it stands over the older
+// one, and lets nothing cross a border. audit is asked before anything is changed, and told
+// the end.
+func (p *policies) activate(ctx context.Context, data []byte, late bool, audit func(*signed) (func(error), error)) (activation, error) {
 	ctx, end, err := p.begin(ctx)
 	if err != nil {
 		return activation{}, err
@@ -162,7 +173,7 @@ func (p *policies) activate(ctx context.Context, data []byte, audit func(*signed
 	if g := p.gate.Current(); g != nil {
 		out.previous = g.Revision
 	}
-	next, m, s, err := p.accept(ctx, data)
+	next, m, s, err := p.accept(ctx, data, late)
 	if err != nil {
 		p.logger.Warn("a signed policy is refused", "err", err)
 		return out, err
@@ -193,21 +204,25 @@ func (p *policies) activate(ctx context.Context, data []byte, audit func(*signed
 }
 
 // accept is all that may refuse a bundle.
-func (p *policies) accept(ctx context.Context, data []byte) (*opa.Policy, *mark, *signed, error) {
+func (p *policies) accept(ctx context.Context, data []byte, late bool) (*opa.Policy, *mark, *signed, error) {
 	b, err := bundle.Read(data)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if len(p.trust.Keys) == 0 {
-		return nil, nil, nil, refusePolicy("policy.keys", "", "this region trusts nobody to sign: put keys and need under policy: in node.yaml and start it anew", bundle.ErrWrongKey)
+	a, err := p.approvals(b)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	s := &signed{bundle: b, data: data, digest: b.Digest()}
 	now := p.clock.Now()
-	if err := errors.Join(b.Fits(p.federation.Name(), opa.Engine()), b.Valid(now), p.follows(s)); err != nil {
+	valid := b.Valid(now)
+	if late && errors.Is(valid, bundle.ErrExpired) {
+		valid = nil
+	}
+	if err := errors.Join(b.Fits(p.federation.Name(), opa.Engine()), valid, p.follows(s)); err != nil {
 		return nil, nil, nil, first(err)
 	}
-	a, err := b.Approvals(p.trust)
-	if err == nil && b.Manifest.RollsBackTo == 0 && len(b.Manifest.Revokes) == 0 {
+	if b.Manifest.RollsBackTo == 0 && len(b.Manifest.Revokes) == 0 {
 		err = a.Enough() // before it is judged, which costs
 	}
 	if err != nil {

@@ -83,7 +83,8 @@ func (t *turn) chase() {
 }
 
 // take fetches and activates a peer's signed policy if it is newer than the one here. It
-// is verified as one that an operator brings: the peer's word counts for nothing.
+// is verified as one that an operator brings: the peer's word counts for nothing. Its time
+// may be over: what it took away must not come back here because it was missed.
 func (s *spread) take(ctx context.Context, peer string, serial int64, fetch link.Fetch) {
 	p := s.policies
 	if !p.wants(peer, serial) {
@@ -95,7 +96,7 @@ func (s *spread) take(ctx context.Context, peer string, serial int64, fetch link
 	}
 	data, err := fetch(ctx, serial)
 	if err == nil {
-		_, err = p.activate(ctx, data, func(next *signed) (func(error), error) { return s.auditPolicy(ctx, next, peer) })
+		_, err = p.activate(ctx, data, true, func(next *signed) (func(error), error) { return s.auditPolicy(ctx, next, peer) })
 	}
 	if err == nil {
 		return
