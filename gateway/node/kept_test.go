@@ -154,6 +154,46 @@ func TestR14b_ARegionThatTrustsNobodyAnyMoreHasNoPolicy(t *testing.T) {
 	k.inForce()
 }
 
+// clockAt is a clock that stands.
+type clockAt struct{ at time.Time }
+
+func (c *clockAt) Now() time.Time { return c.at }
+
+// TestR14b_TheEndOfAPolicyIsToldThirtySevenAndOneDaysBefore: status warns from thirty days
+// on, and the log says each of the three once.
+func TestR14b_TheEndOfAPolicyIsToldThirtySevenAndOneDaysBefore(t *testing.T) {
+	k := newKeeper(t)
+	p, _ := openKept(t.Context(), k.data, k.trust)
+	from := time.Now().Add(-time.Hour)
+	if _, err := p.activate(t.Context(), k.bundleFrom(1, from), false, unaudited); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	clock := &clockAt{}
+	p.clock, p.logger = clock, slog.New(slog.NewTextHandler(&log, nil))
+	end := from.Add(bundle.MaxValidity).UTC().Truncate(time.Second)
+	day := 24 * time.Hour
+	for _, at := range []struct {
+		left   time.Duration
+		status bool
+		logged string
+	}{
+		{31 * day, false, ""}, {30*day + time.Minute, false, ""}, {30 * day, true, "within_days=30"}, {8 * day, true, ""},
+		{7 * day, true, "within_days=7"}, {25 * time.Hour, true, ""}, {day, true, "within_days=1 "}, {time.Minute, true, ""},
+	} {
+		clock.at = end.Add(-at.left)
+		p.warnEnd()
+		p.warnEnd()
+		if got := log.String(); strings.Count(got, "\n") != min(1, len(at.logged)) || !strings.Contains(got, at.logged) {
+			t.Errorf("%s before the end the log says %q", at.left, got)
+		}
+		if got := p.warnings(); (len(got) == 1) != at.status {
+			t.Errorf("%s before the end status warns %q", at.left, got)
+		}
+		log.Reset()
+	}
+}
+
 const (
 	keptChild = "DOMICILE_TEST_KEPT"    // the data directory of a process that activates and dies
 	keptNext  = "DOMICILE_TEST_KEPT_BY" // the bundle it activates

@@ -39,6 +39,7 @@ type policies struct {
 	signedOnly atomic.Bool // no directory is loaded any more
 
 	loading chan struct{} // holds one while a load is under way
+	warned  time.Duration // before the end of the policy's time, logged last; watch's alone
 
 	mu        sync.Mutex
 	active    *opa.Policy
@@ -155,6 +156,7 @@ func (p *policies) watch(ctx context.Context, every time.Duration) {
 			p.turnOver(ctx)
 		}
 		p.settle()
+		p.warnEnd()
 		if p.look() && p.follow {
 			_, _ = p.load(ctx) // a refusal is logged and kept for status
 		}

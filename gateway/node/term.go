@@ -12,6 +12,23 @@ import (
 // then again.
 var warnBefore = [...]time.Duration{24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour}
 
+// warnEnd logs once that the active policy ends within the next of those times.
+func (p *policies) warnEnd() {
+	left, ok := p.left()
+	near := time.Duration(0)
+	for _, before := range warnBefore {
+		if ok && near == 0 && left <= before {
+			near = before
+		}
+	}
+	if near != p.warned {
+		if p.warned = near; near > 0 {
+			s := p.signedNow()
+			p.logger.Warn("the policy ends soon: nothing crosses a border from then on", "serial", s.serial(), "within_days", int(near.Hours()/24), "valid_until", until(s))
+		}
+	}
+}
+
 // left is how long the active signed policy is still valid; false without one, or once it
 // has lapsed.
 func (p *policies) left() (time.Duration, bool) {

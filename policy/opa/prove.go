@@ -34,6 +34,9 @@ type Coverage struct {
 	Percent float64  `json:"percent"`
 	Lines   int      `json:"lines"`            // lines that can be evaluated
 	Missed  []string `json:"missed,omitempty"` // file:line, of those that never were
+	// Untested are the packages of which nothing was evaluated: a good figure for the
+	// whole must not hide one that nobody tests.
+	Untested []string `json:"untested,omitempty"`
 }
 
 // Index is whether the engine's shortcuts change an answer. They must not: a shortcut
@@ -47,6 +50,9 @@ type Index struct {
 func (p *Proof) Short() (short []string) {
 	if p.Coverage.Percent < MinCoverage {
 		short = append(short, fmt.Sprintf("coverage is %.1f %%, at least %.0f %%: add tests or fixtures for %s", p.Coverage.Percent, MinCoverage, some(p.Coverage.Missed)))
+	}
+	for _, name := range p.Coverage.Untested {
+		short = append(short, "package residency.rules."+name+" has no test: no test and no fixture asks any of its rules")
 	}
 	if m := p.Mutation; m != nil && m.Score() < MinMutation {
 		short = append(short, fmt.Sprintf("the mutation score is %.1f %%, at least %.0f %%: nothing notices %s", m.Score(), MinMutation, some(m.Survivors)))
@@ -106,18 +112,26 @@ func (p *Policy) coverage(ctx context.Context) (Coverage, error) {
 	}
 	report := covered.Report(modules)
 	var c Coverage
-	hit := 0
+	hit, reached := 0, map[string]int{}
 	for _, name := range p.judge.policy.authored {
 		file := report.Files[name]
 		if file == nil {
 			continue
 		}
 		hit += file.CoveredLines
+		if pkg, err := packageName(modules[name]); err == nil {
+			reached[pkg] += file.CoveredLines
+		}
 		c.Lines += file.CoveredLines + file.NotCoveredLines
 		for _, r := range file.NotCovered {
 			if where := fmt.Sprintf("%s:%d", name, r.Start.Row); !slices.Contains(c.Missed, where) {
 				c.Missed = append(c.Missed, where)
 			}
+		}
+	}
+	for _, pkg := range sortedKeys(reached) {
+		if reached[pkg] == 0 {
+			c.Untested = append(c.Untested, pkg)
 		}
 	}
 	c.Percent = percent(hit, c.Lines)

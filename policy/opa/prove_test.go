@@ -34,6 +34,9 @@ func TestRP1_WeakTestsAreNamed(t *testing.T) {
 	if !strings.Contains(text, "coverage is 46.2 %") || !strings.Contains(text, "the mutation score is") || p.Coverage.Missed[0] != "rules/global.rego:4" {
 		t.Errorf("%s\n%+v\n%+v", text, p.Coverage, p.Mutation)
 	}
+	if !strings.Contains(text, "package residency.rules.global has no test") || strings.Contains(text, "rules.orders has no test") {
+		t.Errorf("packages without tests: %q", p.Coverage.Untested)
+	}
 	m := p.Mutation
 	if sum := m.ByTests + m.ByCases + m.ByMatrix + m.ByJudge + m.Same + m.Refused + len(m.Survivors); sum != m.Mutants || p.Index.Cells != p.Report.Cells || len(p.Index.Differs) > 0 {
 		t.Errorf("%d of %d mutants have a fate; index %+v", sum, m.Mutants, p.Index)
