@@ -27,6 +27,7 @@ type act string
 const (
 	rest     act = "rest"     // nothing, until something changes
 	wait     act = "wait"     // for the copy to reach the cut
+	study    act = "study"    // judge the copy while the home still writes, so that little is left to judge later
 	fence    act = "fence"    // end the home's epoch
 	prove    act = "prove"    // say where the home's epoch ended
 	diverge  act = "diverge"  // the home may go on: what it writes from now on will be void
@@ -53,6 +54,7 @@ type view struct {
 	copies  bool // the manifest has this region keep a copy of the log
 	learned bool // the copy was given the row of this version of the placement
 	allowed bool // the move has its approvals, by this region's own look at them
+	studied bool // the copy was judged for this move, and may become the home
 	overdue bool // a planned move was seen here, allowed, for as long as one may take
 	fetched bool // what other regions have beyond the copy was brought, or did not come in time
 	alone   bool // the home had its chance to end its epoch itself
@@ -206,7 +208,10 @@ func (v *view) atTarget() act {
 	marked := l.Op.Proof != nil && l.Op.Proof.Kind == placement.Marker
 	switch l.Op.Step {
 	case placement.Begun:
-		if l.Op.Divergent && v.alone {
+		switch {
+		case !v.studied:
+			return study
+		case l.Op.Divergent && v.alone:
 			return diverge
 		}
 	case placement.Proven:

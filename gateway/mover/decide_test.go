@@ -116,6 +116,8 @@ func look(t *testing.T, v *view, word string) {
 		v.overdue = true
 	case "alone":
 		v.alone = true
+	case "studied":
+		v.studied = true
 	case "lent":
 		v.held.Lent = val
 	case "fetched":

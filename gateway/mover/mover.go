@@ -85,15 +85,22 @@ type Logs interface {
 	Brought(id api.LogID, from string) bool
 	// Reach is asked of a copy.
 	Reach(id api.LogID) Reach
+	// Sum names the records of a home whose epoch has ended, in a form that is the same in
+	// every region; "": it can't be told.
+	Sum(ctx context.Context, log regions.Log) (string, error)
+	// Same refuses a copy that does not hold what a home's sum stands for. nil: it does, or
+	// that can't be told here.
+	Same(ctx context.Context, log regions.Log, sum string) error
 }
 
 // Policy is this region's own judgement of moves. Nil functions agree.
 type Policy struct {
 	// Approved refuses a move whose approvals do not hold.
 	Approved func(placement.Log) error
-	// MayRest refuses a log of which this region's policy does not let everything rest here
-	// that it holds, or may come to hold. It reads the log, as far as ctx lets it.
-	MayRest func(ctx context.Context, id api.LogID, log regions.Log) error
+	// MayHold refuses, with HOME_OUTSIDE_BOUNDARY, a log of which this region's policy does
+	// not let everything that it holds, or may come to hold, go from one region to another
+	// and rest there. It reads what of the log it has not read yet, as far as ctx lets it.
+	MayHold func(ctx context.Context, log regions.Log, from, to string) error
 	// Up reports whether the link to a region works.
 	Up func(region string) bool
 }
@@ -131,6 +138,7 @@ type work struct {
 	retry   time.Duration
 	told    api.Code  // the last refusal that was logged
 	learned uint64    // version of the placement whose row the copy was given
+	studied string    // the move for which the copy was judged
 	op      string    // of the move that since belongs to
 	since   time.Time // when that move was first seen here, allowed
 	proven  time.Time // when it was first seen that its home has stopped; zero: not yet

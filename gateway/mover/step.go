@@ -58,6 +58,7 @@ func (m *Mover) view(id api.LogID, l placement.Log, held Held) view {
 		w.op, w.since, w.proven = op, now, time.Time{}
 	}
 	if op != "" {
+		v.studied = w.studied == op
 		seen := now.Sub(w.since)
 		v.overdue = seen >= m.cfg.Pace.Of(Deadline)
 		if w.proven.IsZero() && l.Op.Step != placement.Begun {
@@ -115,11 +116,12 @@ func (m *Mover) wait(ctx context.Context, id api.LogID, after uint64, changed <-
 func (m *Mover) do(ctx context.Context, id api.LogID, what act, v *view) error {
 	l, logs := &v.log, m.cfg.Logs
 	switch what {
+	case study:
+		return m.study(ctx, id, v)
 	case fence:
-		_, err := logs.Fence(ctx, id, v.held.Epoch, v.opID())
-		return err
+		return m.fence(ctx, id, v)
 	case prove:
-		return m.prove(ctx, id, l)
+		return m.prove(ctx, id, v)
 	case diverge:
 		c := m.command(placement.Prove, l)
 		c.Proof = &placement.Proof{Kind: placement.Diverges}
@@ -130,19 +132,19 @@ func (m *Mover) do(ctx context.Context, id api.LogID, what act, v *view) error {
 		_, err := logs.Freeze(ctx, id, v.opID())
 		return err
 	case cut, caughtUp, frozen:
-		return m.stand(ctx, id, what, l)
+		return m.stand(ctx, id, what, v)
 	case lend:
 		logs.Lend(id, v.lendsTo())
 		return nil
 	case flip:
-		if err := m.mayRest(ctx, id, l); err != nil {
+		if ok, err := m.judge(ctx, id, v); !ok {
 			return err
 		}
 		return m.submit(ctx, m.command(placement.Flip, l))
 	case become:
 		return m.become(ctx, id, v)
 	case opened:
-		return m.opened(ctx, id, l)
+		return m.opened(ctx, id, v)
 	case follow, mirrorIt:
 		return logs.Follow(ctx, id, whole(l.Epochs()))
 	case report:
@@ -184,18 +186,51 @@ func (m *Mover) command(verb placement.Verb, l *placement.Log) placement.Command
 	return c
 }
 
+// submit brings a command to the authority, and gives what came of it a while to be heard
+// here: until then the next look would only say the same again.
 func (m *Mover) submit(ctx context.Context, c placement.Command) error {
-	_, err := m.cfg.Authority.Submit(ctx, c)
+	_, changed := m.cfg.Authority.Placements()
+	if _, err := m.cfg.Authority.Submit(ctx, c); err != nil {
+		return err
+	}
+	timer := time.NewTimer(m.cfg.Pace.Of(lookEvery))
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// fence ends the home's epoch. For a move its policy is asked first, while producers still
+// write; what they store meanwhile it is asked about once the epoch has ended.
+func (m *Mover) fence(ctx context.Context, id api.LogID, v *view) error {
+	if op := v.log.Op; op != nil && op.Step == placement.Begun && v.log.Home == m.cfg.Self {
+		if ok, err := m.judge(ctx, id, v); !ok {
+			return err
+		}
+	}
+	_, err := m.cfg.Logs.Fence(ctx, id, v.held.Epoch, v.opID())
 	return err
 }
 
-func (m *Mover) prove(ctx context.Context, id api.LogID, l *placement.Log) error {
+func (m *Mover) prove(ctx context.Context, id api.LogID, v *view) error {
+	l := &v.log
 	ended, err := m.cfg.Logs.Fence(ctx, id, l.Epoch, l.Op.ID)
 	if err != nil {
 		return err
 	}
+	if ok, err := m.judge(ctx, id, v); !ok {
+		return err
+	}
 	c := m.command(placement.Prove, l)
 	c.Proof = &placement.Proof{Kind: placement.Marker, End: ended.End}
+	if log, ok := m.cfg.Logs.Log(id); ok { // it is, it was judged
+		if c.Proof.Sum, err = m.cfg.Logs.Sum(ctx, log); err != nil {
+			return err
+		}
+	}
 	c.Point = &placement.Point{End: ended.End, SafeTime: ended.Closed}
 	return m.submit(ctx, c)
 }
@@ -212,7 +247,8 @@ func (m *Mover) learn(ctx context.Context, id api.LogID, l *placement.Log) error
 
 // stand reports where the target's copy stands: where the old epoch ends, and that the
 // copy has come to there.
-func (m *Mover) stand(ctx context.Context, id api.LogID, what act, l *placement.Log) error {
+func (m *Mover) stand(ctx context.Context, id api.LogID, what act, v *view) error {
+	l := &v.log
 	reach := m.cfg.Logs.Reach(id)
 	verb := map[act]placement.Verb{cut: placement.FixCut, caughtUp: placement.CaughtUp, frozen: placement.Frozen}[what]
 	c := m.command(verb, l)
@@ -228,23 +264,14 @@ func (m *Mover) stand(ctx context.Context, id api.LogID, what act, l *placement.
 	c.Point.End = at.Sequence
 	switch what {
 	case caughtUp:
-		c.Point.SafeTime = l.Op.SafeTime
+		if ok, err := m.compare(ctx, id, l); !ok {
+			return err
+		}
+		c.Point.SafeTime, c.Point.Sum = l.Op.SafeTime, l.Op.Proof.Sum
 	case frozen:
 		c.Lost = &placement.Loss{Span: reach.Lost}
 	}
 	return m.submit(ctx, c)
-}
-
-// mayRest asks this region's own policy about all that the log holds here.
-func (m *Mover) mayRest(ctx context.Context, id api.LogID, l *placement.Log) error {
-	log, ok := m.cfg.Logs.Log(id)
-	if !ok {
-		return &api.Error{Code: api.NotReady, Op: "judge log", Topic: id.Topic, Region: m.cfg.Self, Hint: "the log is not open here yet"}
-	}
-	if m.cfg.Policy.MayRest == nil {
-		return nil
-	}
-	return m.cfg.Policy.MayRest(ctx, id, log)
 }
 
 // become opens the log as a home. What came from another region is judged first, by the
@@ -266,8 +293,8 @@ func (m *Mover) become(ctx context.Context, id api.LogID, v *view) error {
 			return &api.Error{Code: api.StorageFailed, Op: "open log", Topic: id.Topic, Region: m.cfg.Self, Field: "end", Value: fmt.Sprint(v.held.End),
 				Hint: fmt.Sprintf("the epoch before ended at %d and this region's copy does not: move the log to a region that has it", before.End)}
 		}
-		if err := m.mayRest(ctx, id, l); err != nil {
-			return m.denied(ctx, l, err)
+		if ok, err := m.judge(ctx, id, v); !ok {
+			return err
 		}
 		o.NotBefore = m.cfg.Logs.Reach(id).Now
 		if before.SafeTime.After(o.NotBefore) {
@@ -277,20 +304,16 @@ func (m *Mover) become(ctx context.Context, id api.LogID, v *view) error {
 	return m.cfg.Logs.Become(ctx, id, o)
 }
 
-func (m *Mover) denied(ctx context.Context, l *placement.Log, why error) error {
-	code := api.CodeOf(why)
-	if l.Refused == code || !code.Refusal() {
-		return why
-	}
-	c := m.command(placement.Denied, l)
-	c.ID += "/" + string(code)
-	c.Denial, c.Reason = code, "the policy of the new home does not let all of the log rest there"
-	return m.submit(ctx, c)
-}
-
 // opened reports where the present epoch began. The log takes no records before the
-// authority has agreed, so it still ends there.
-func (m *Mover) opened(ctx context.Context, id api.LogID, l *placement.Log) error {
+// authority has agreed, so it still ends there. What came from another region is judged
+// once more: another policy may have come into force while it was opened, or over a start.
+func (m *Mover) opened(ctx context.Context, id api.LogID, v *view) error {
+	l := &v.log
+	if from := v.cameFrom(); from != "" && from != m.cfg.Self {
+		if ok, err := m.judge(ctx, id, v); !ok {
+			return err
+		}
+	}
 	held, err := m.cfg.Logs.Held(ctx, id)
 	if err != nil {
 		return err

@@ -8,13 +8,9 @@ import (
 	"domicile/api"
 	"domicile/gateway/mover"
 	"domicile/gateway/placer"
-	"domicile/policy"
 	"domicile/regions"
 	"domicile/regions/placement"
 )
-
-// judgedAtOnce bounds what is read of a log at one time while it is judged.
-var judgedAtOnce = regions.ReadLimit{Records: 1000, Bytes: 4 << 20}
 
 // moving is a turn as its mover sees it: the region's logs, and all that works on them.
 type moving turn
@@ -27,12 +23,13 @@ func (t *turn) openMover(context.Context) error {
 	m := (*moving)(t)
 	t.mover = mover.New(mover.Config{
 		Self: t.cfg.Region, Authority: t.placer, Logs: m,
-		Policy: mover.Policy{Approved: m.approved, MayRest: m.mayRest, Up: m.up},
+		Policy: mover.Policy{Approved: m.approved, MayHold: m.mayHold, Up: m.up},
 		Clock:  t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Before: t.seams.Hooks.Move,
 	})
 	ctx, cancel := context.WithCancel(t.life)
 	var work sync.WaitGroup
 	work.Go(func() { t.mover.Run(ctx) })
+	work.Go(func() { m.warm(ctx) })
 	t.onClose(func(context.Context) error {
 		cancel()
 		work.Wait() // every act ends with ctx
@@ -186,72 +183,6 @@ func (m *moving) Reach(id api.LogID) mover.Reach {
 func (m *moving) up(region string) bool {
 	link, ok := m.mesh.Status(region)
 	return ok && link.Up
-}
-
-// mayRest asks the policy in force about every record that the log holds here: what came
-// from its former home. One record that may not rest here keeps the log from being opened.
-func (m *moving) mayRest(ctx context.Context, id api.LogID, log regions.Log) error {
-	from := m.cameFrom(id)
-	for {
-		stale, err := m.judge(ctx, id, log, from)
-		if err != nil || !stale {
-			return err
-		}
-	}
-}
-
-// cameFrom is the region that the log's records here were mirrored from.
-func (m *moving) cameFrom(id api.LogID) string {
-	l, _ := m.placer.Log(id)
-	if n := len(l.History); l.Home == m.cfg.Region && n > 0 {
-		return l.History[n-1].Home
-	}
-	return l.Home
-}
-
-// judge reads the log once. stale: another policy came into force meanwhile.
-func (m *moving) judge(ctx context.Context, id api.LogID, log regions.Log, from string) (stale bool, err error) {
-	pass := m.gate.Enter()
-	defer func() { pass.Leave() }()
-	began := pass.Revision()
-	head := log.Head()
-	reader, err := log.Reader(ctx, max(head.First, 1)-1)
-	if err != nil {
-		return false, err
-	}
-	defer reader.Close()
-	for at := uint64(0); at < head.Sequence; {
-		items, err := reader.Next(ctx, judgedAtOnce)
-		if err != nil || len(items) == 0 {
-			return false, err
-		}
-		for i := range items {
-			if err := m.judged(pass, &items[i], id, from); err != nil {
-				return false, err
-			}
-		}
-		at = items[len(items)-1].Sequence
-		pass.Leave() // no policy waits for a whole log
-		if pass = m.gate.Enter(); pass.Revision() != began {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-func (m *moving) judged(pass *policy.Pass, it *regions.Item, id api.LogID, from string) error {
-	if it.Gap != nil {
-		return nil
-	}
-	err := pass.Ingress(&it.Record, from, m.cfg.Region)
-	switch api.CodeOf(err) {
-	case "":
-		return nil
-	case api.PolicyUnavailable, api.PolicyError:
-		return err
-	}
-	return &api.Error{Code: api.HomeOutsideBoundary, Op: "judge log", Topic: id.Topic, Region: m.cfg.Region, Field: "log", Value: id.String(), Revision: pass.Revision(),
-		Hint: "this region's policy forbids records that the log holds to rest here: move the log to a region where all of it may"}
 }
 
 // epochEnd is what this region knows of where an epoch of a log ended.

@@ -199,8 +199,6 @@ func (x *signedLab) activated(region string, data []byte) *pb.ActivatePolicyResp
 	return r
 }
 
-func unconfirmed(f *pb.PolicyFence) bool { return !f.GetConfirmed() }
-
 func (x *signedLab) state(region string) *pb.PolicyStatusResponse {
 	x.Helper()
 	s, err := x.desks[region].PolicyStatus(x.Context())
