@@ -136,7 +136,7 @@ func renderMove(l *pb.MoveState) string {
 		fmt.Fprintf(&b, "  contested: %s claims it by epoch %s as well; domicile failover resolve\n", l.GetRivalHome(), epochText(l.GetRivalEpoch()))
 	}
 	for _, t := range l.GetTails() {
-		fmt.Fprintf(&b, "  %s holds %s void records of epoch %s, sequences %d to %d: %s\n", t.GetRegion(), count(t.GetCount()), epochText(t.GetEpoch()), t.GetFrom(), t.GetTo(), t.GetFate())
+		fmt.Fprintf(&b, "  %s holds %s void records of epoch %s, sequences %d to %d: %s; a reader that was given them gets at most those again\n", t.GetRegion(), count(t.GetCount()), epochText(t.GetEpoch()), t.GetFrom(), t.GetTo(), t.GetFate())
 	}
 	if l.GetReason() != "" {
 		fmt.Fprintf(&b, "  last: %s (%s)\n", l.GetReason(), l.GetActor())

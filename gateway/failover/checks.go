@@ -283,4 +283,18 @@ func (m *making) note() {
 	if m.Kind == placement.Forced && m.facts.RTO > 0 {
 		m.Notes = append(m.Notes, "the topic allows "+regions.Span(m.facts.RTO)+" for it")
 	}
+	m.Notes = append(m.Notes, m.again())
+}
+
+// again says what readers may be given a second time.
+func (m *making) again() string {
+	const goOn = "readers go on from their positions, in whatever region"
+	lost := m.Loss.Records
+	switch {
+	case m.Kind == placement.Planned, lost != nil && *lost == 0:
+		return goOn + ": no record that a reader took comes again"
+	case lost == nil:
+		return goOn + "; those that were given records beyond the cut get them again if they are published again, at most as many as are left behind: how many is not known"
+	}
+	return fmt.Sprintf("%s; those that were given records beyond the cut get them again if they are published again: at most %d by what is known now", goOn, *lost)
 }

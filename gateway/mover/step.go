@@ -269,7 +269,7 @@ func (m *Mover) stand(ctx context.Context, id api.LogID, what act, v *view) erro
 		}
 		c.Point.SafeTime, c.Point.Sum = l.Op.SafeTime, l.Op.Proof.Sum
 	case frozen:
-		c.Lost = &placement.Loss{Span: reach.Lost}
+		c.Lost = &placement.Loss{Span: reach.Lost, Records: reach.Records}
 	}
 	return m.submit(ctx, c)
 }

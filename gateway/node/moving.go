@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"domicile/api"
 	"domicile/gateway/mover"
@@ -176,6 +177,10 @@ func (m *moving) Reach(id api.LogID) mover.Reach {
 	if r.Safe = lag.SafeTime; lag.StalenessKnown && lag.SecondsTrusted && !lag.SafeTime.IsZero() {
 		lost := lag.Staleness + lag.StalenessError
 		r.Lost = &lost
+	}
+	if slices.Contains(m.federation.SyncSet(id), m.cfg.Region) { // its disk had each record before the ack
+		none, zero := time.Duration(0), uint64(0)
+		r.Lost, r.Records = &none, &zero
 	}
 	return r
 }

@@ -106,7 +106,11 @@ func (p *Placer) mayWrite(id api.LogID, h home) (unconfirmed bool, err error) {
 	defer p.mu.RUnlock()
 	l, ok := p.placed[h.incarnation]
 	refused := func(code api.Code, hint string) error {
-		return &api.Error{Code: code, Op: "append", Topic: id.Topic, Region: p.cfg.Self, RetryAfter: p.cfg.Pace.Of(time.Second), Hint: hint}
+		after := time.Second
+		if ok && (code == api.NotReady || code == api.Fenced) {
+			after = moveStep
+		}
+		return &api.Error{Code: code, Op: "append", Topic: id.Topic, Region: p.cfg.Self, RetryAfter: p.cfg.Pace.Of(after), Hint: hint}
 	}
 	switch {
 	case !ok:

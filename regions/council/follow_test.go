@@ -135,7 +135,7 @@ func TestR14e_IdleCouncilCostsNoEntry(t *testing.T) {
 			}
 		}
 	}
-	most := uint64(time.Since(begin)/pace.Of(time.Second)) + 2
+	most := uint64(time.Since(begin)/pace.Of(time.Second)) + 3 // one may be what spreads the declaration
 	if spent := w.seats[leader].Status().Entries - before; spent > most {
 		t.Fatalf("%d entries in %s", spent, time.Since(begin))
 	}

@@ -56,16 +56,25 @@ func (v *Voter) lead(ctx context.Context) {
 		looking.Go(func() { v.lookOut(ctx, look.C) })
 		defer looking.Wait()
 	}
-	for {
+	for changed := v.machine.next(); ; {
 		select {
 		case <-ctx.Done():
 			return
+		case <-changed:
+			changed = v.machine.next()
+			v.spread()
 		case <-renew.C:
 			v.renewBatch(ctx)
 		case <-lapse.C:
 			v.proveLapses(ctx)
 		}
 	}
+}
+
+// spread has the other voters hear at once what was decided: they learn that an entry counts
+// from the next one, which else may be up to a second away. A move has five such steps.
+func (v *Voter) spread() {
+	v.raft.Barrier(v.cfg.Pace.Of(enqueueTimeout)) // if it does not go, they hear it later
 }
 
 // settle waits until this voter has applied all that earlier leaders committed, and founds

@@ -83,6 +83,13 @@ func (m *machine) tell() {
 	m.changed = make(chan struct{})
 }
 
+// next is closed at the next version.
+func (m *machine) next() <-chan struct{} {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.changed
+}
+
 // elected begins this voter's term as the leader: all waits begin now.
 func (m *machine) elected() {
 	m.mu.Lock()
