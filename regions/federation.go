@@ -84,7 +84,9 @@ func (f *Federation) TopicDigest(name string) string { return f.now.Load().diges
 func (f *Federation) Peers(region string) []string { return f.now.Load().links[region] }
 
 // Logs lists the logs of a topic.
-func (f *Federation) Logs(t *Topic) []api.LogID {
+func (f *Federation) Logs(t *Topic) []api.LogID { return t.logs() }
+
+func (t *Topic) logs() []api.LogID {
 	if t.Writes == WritesHome {
 		return []api.LogID{{Tenant: api.DefaultTenant, Topic: t.Name, Slot: api.HomeSlot}}
 	}
@@ -114,14 +116,15 @@ func (f *Federation) Home(log api.LogID) (string, api.Epoch, bool) {
 func (f *Federation) FirstHome(log api.LogID) (string, bool) { return f.now.Load().firstHome(log) }
 
 func (s *state) home(log api.LogID) (string, api.Epoch, bool) {
-	first, ok := s.firstHome(log)
-	if !ok {
+	if log.Tenant != api.DefaultTenant {
 		return "", api.Epoch{}, false
 	}
-	if p, moved := s.placed[log]; moved {
-		return p.Home, p.Epoch, true
+	for _, l := range s.logs[log.Topic] {
+		if l.slot == log.Slot {
+			return l.Home, l.Epoch, true
+		}
 	}
-	return first, api.StaticEpoch(first), true
+	return "", api.Epoch{}, false
 }
 
 func (s *state) firstHome(log api.LogID) (string, bool) {

@@ -41,6 +41,7 @@ type state struct {
 	voters      []string
 	drills      *Drills
 	placed      map[api.LogID]Placed // what the authority says, over what the manifest says
+	logs        map[string][]slot    // of each topic, with both taken together
 }
 
 // LoadManifest reads and checks federation.yaml.
@@ -69,7 +70,7 @@ func ParseManifest(file string, data []byte) (*Federation, error) {
 		}
 	}
 	f.sum = f.digest()
-	return newFederation(f), nil
+	return newFederation(f.with(nil)), nil
 }
 
 func bad(field, value, hint string) error {

@@ -24,9 +24,28 @@ func (f *Federation) Place(logs map[api.LogID]Placed) {
 	}
 }
 
+// slot is one log of a topic, and where it is.
+type slot struct {
+	slot string
+	Placed
+}
+
 // with is the manifest under another overlay.
 func (s *state) with(placed map[api.LogID]Placed) *state {
 	next := *s
-	next.placed = placed
+	next.placed, next.logs = placed, make(map[string][]slot, len(s.topics))
+	for name, t := range s.topics {
+		for _, id := range t.logs() {
+			first, ok := s.firstHome(id)
+			if !ok {
+				continue
+			}
+			p, moved := placed[id]
+			if !moved {
+				p = Placed{first, api.StaticEpoch(first)}
+			}
+			next.logs[name] = append(next.logs[name], slot{id.Slot, p})
+		}
+	}
 	return &next
 }
