@@ -137,7 +137,7 @@ func TestR14f_FiguresOfMoves(t *testing.T) {
 			}
 			m.until("the cut is seen", func() error { return down(t.Context(), m.Lab, target, home) })
 			m.until("the others have a leader", func() error {
-				_, err := m.submit(target, placement.Command{Verb: placement.Approve, ID: fmt.Sprint("none-", i), Log: m.at(target).Incarnation, Expect: m.at(target).Epoch, Region: target, Actor: "anna", Reason: "a look",
+				_, err := m.submit(target, placement.Command{Verb: placement.Approve, ID: fmt.Sprint("none-", i), Op: "none", Plan: "none", Log: m.at(target).Incarnation, Expect: m.at(target).Epoch, Region: target, Actor: "anna", Reason: "a look",
 					Approvals: []placement.Approval{{Actor: "anna", Role: "operator"}}})
 				if code := api.CodeOf(err); code != api.Conflict {
 					return err
