@@ -25,7 +25,7 @@ var floors = [][]string{
 	{"regions/syncset", "regions/tail"},
 	{"api/wire"},
 	{"policy", "policy/bundle", "regions/fabric", "regions/identity", "regions/placement"},
-	{"regions/approval", "regions/council", "regions/link", "regions/loss", "api/client", "policy/review", "policy/traffic"},
+	{"regions/approval", "regions/council", "regions/gossip", "regions/link", "regions/loss", "api/client", "policy/review", "policy/traffic"},
 	{"gateway", "gateway/divergence", "gateway/drill", "gateway/failover", "gateway/handover", "gateway/mover", "gateway/placer", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/drill/history", "chaos/ledger"},
 	{"gateway/door", "gateway/admin", "chaos/drill/oracle", "chaos/drill/report", "chaos/invariant"},
 	{"gateway/node", "chaos/drill"},
@@ -43,6 +43,7 @@ var rooms = map[string][]string{
 	"google.golang.org/protobuf":          {"api/domicile/v1", "api/wire", "api/client", "regions/link", "gateway/door", "gateway/admin"},
 	"google.golang.org/genproto":          {"api/domicile/v1", "api/wire"},
 	"github.com/hashicorp/raft":           {"regions/council"},
+	"github.com/hashicorp/memberlist":     {"regions/gossip"},
 	"go.etcd.io/bbolt":                    {"regions/council"},
 	"go.yaml.in/yaml/v3":                  {"regions/strict"},
 	"github.com/prometheus/client_golang": {"gateway/admin"},
@@ -59,6 +60,8 @@ var rooms = map[string][]string{
 var strangers = map[string][]string{
 	"gateway": {"mirror", "policy/opa", "regions/fabric", "regions/link"},
 	"mirror":  {"gateway", "policy/opa", "regions/fabric", "regions/link"},
+	// No gossip can move a log, cut a link or touch a record: it can't reach them.
+	"regions/gossip": {"regions/placement", "regions/council", "regions/approval", "regions/link", "regions/fabric", "regions/identity", "policy", "api/client"},
 }
 
 type sourceFile struct {

@@ -142,6 +142,11 @@ func (a *Admin) viewFrom(ctx context.Context, seat Seat) View {
 	group.Go(func() { v.Certificates = orSilent(ctx, &a.certs, &silent[5], "certificates") })
 	group.Go(func() { v.Warnings = orSilent(ctx, &a.warnings, &silent[6], "warnings") })
 	group.Wait()
+	if c.Sources.Gossip != nil {
+		if g, ok := c.Sources.Gossip(); ok {
+			v.Gossip = &g
+		}
+	}
 	for _, name := range silent {
 		if name != "" {
 			v.Silent = append(v.Silent, name)

@@ -164,6 +164,11 @@ func warnings(v *View) []string {
 		out = append(out, "the wall clock has stepped by "+regions.Span(v.ClockStep)+"; the steady clock goes on")
 	}
 	out = append(out, clocksApart(v)...)
+	if v.Gossip != nil {
+		for _, hint := range v.Gossip.Hints {
+			out = append(out, "hint by gossip: "+hint)
+		}
+	}
 	if s := v.Storage; s != nil && s.Healthy && s.Limit > 0 && s.Used > s.Limit/10*9 {
 		out = append(out, fmt.Sprintf("storage is %d %% full", s.Used*100/s.Limit))
 	}

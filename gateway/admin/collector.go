@@ -34,6 +34,10 @@ var (
 	seatTerm        = desc("domicile_seat_term", "Term of the region's seat, where it is known.")
 	nodeUp          = desc("domicile_node_up", "1 for a node of this region that is heard.", "node")
 	regionQuorum    = desc("domicile_region_quorum", "1 if a majority of the region's nodes is heard.")
+	gossipMembers   = desc("domicile_gossip_members", "Gateways that are alive as far as the gossip goes, this one among them. Nothing is decided by it.")
+	gossipPeers     = desc("domicile_gossip_peers", "Regions that could gossip with this one.")
+	gossipHints     = desc("domicile_gossip_hints", "What the gossip suggests to look at; status says it in words.")
+	gossipRefused   = desc("domicile_gossip_refused", "Names and members that the gossip turned away in this run.")
 	storageHealthy  = desc("domicile_storage_healthy", "1 if this region's store takes records.")
 	storageUsed     = desc("domicile_storage_used_bytes", "Bytes used in this region's store.")
 	drillActive     = desc("domicile_drill_active", "1 while a drill is armed or holds links of this region cut.", "drill", "isolate", "phase")
@@ -65,6 +69,12 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			gauge(linkRTT, l.RTT.Seconds(), l.Peer)
 			gauge(linkOffset, l.Offset.Seconds(), l.Peer)
 		}
+	}
+	if g := v.Gossip; g != nil {
+		gauge(gossipMembers, float64(len(g.Members)))
+		gauge(gossipPeers, float64(g.Peers))
+		gauge(gossipHints, float64(len(g.Hints)))
+		gauge(gossipRefused, float64(g.Refused))
 	}
 	if !slices.Contains(v.Silent, silentPolicy) {
 		gauge(policyActive, truth(v.Policy.Active))

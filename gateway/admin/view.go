@@ -62,6 +62,14 @@ type Seat struct {
 	Nodes  []Sibling // of a region of three, by name
 }
 
+// Gossip is what this node's part in the gossip says. Nothing is decided by it.
+type Gossip struct {
+	Members []string // that are alive as far as the gossip goes, this node's among them
+	Peers   int      // regions that could gossip with this one
+	Hints   []string // what to look at, in words
+	Refused uint64   // names and members that were turned away in this run
+}
+
 // Sibling is a node of a region of three.
 type Sibling struct {
 	Name     string
@@ -82,7 +90,8 @@ type Sources struct {
 	Certificates func() []Certificate
 	ClockStep    func() time.Duration // of the wall clock against the steady one
 	Warnings     func() []string
-	Drill        func() drill.State // what is cut on purpose; nil: nothing ever is
+	Drill        func() drill.State    // what is cut on purpose; nil: nothing ever is
+	Gossip       func() (Gossip, bool) // false, or nil: this node does not gossip now
 	// Combinations lists a topic's allowed tag combinations, each as api.TagString.
 	Combinations func(topic string) []string
 }
@@ -103,6 +112,7 @@ type View struct {
 	ClockStep       time.Duration
 	Warnings        []string
 	Drill           drill.State
+	Gossip          *Gossip         // nil: this node does not gossip now
 	Resident        map[string]bool // topics that may carry records of a boundary
 	Silent          []string        // sources that did not answer in time
 

@@ -14,6 +14,7 @@ import (
 	"domicile/mirror"
 	"domicile/regions"
 	"domicile/regions/fabric"
+	"domicile/regions/gossip"
 	"domicile/regions/link"
 	"domicile/regions/tail"
 )
@@ -41,6 +42,7 @@ type turn struct {
 	in      *handover.In     // of the region's other nodes; nil in a solo region
 	gateway *gateway.Gateway
 	mover   *mover.Mover  // nil: no log moves
+	gossip  *gossip.Pool  // nil: it could not be opened, which nothing depends on
 	newer   chan struct{} // a peer may have a newer policy
 
 	over    context.Context // ends when the turn begins to close, with what readers are told
@@ -59,6 +61,7 @@ func (n *Node) openTurn(ctx context.Context, seat fabric.Seat) (*turn, error) {
 		{"store", t.openLogs},
 		{"links", t.openLinks},
 		{"placement", t.openAuthority},
+		{"gossip", t.openGossip},
 		{"mirror", t.openMirror},
 		{"hand-over", t.openHandover},
 		{"gateway", t.openGateway},

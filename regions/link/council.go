@@ -13,35 +13,50 @@ import (
 	"domicile/api"
 )
 
-const (
-	councilProtocol = "domicile-council" // told in TLS, so that no other protocol is spoken on the lane
-	councilPerPeer  = 32                 // connections with one peer, in each direction
-	councilQueue    = 16                 // accepted, and not taken yet
-)
+const councilQueue = 16 // accepted, and not taken yet
+
+// stream is the protocol of a plane that carries connections as they are, told in TLS so
+// that no other is spoken there, and how many of them one peer may have in each direction;
+// "" for the planes of the session.
+func (p Plane) stream() (protocol string, perPeer int) {
+	switch p {
+	case Council:
+		return "domicile-council", 32
+	case Gossip:
+		return "domicile-gossip", 8
+	}
+	return "", 0
+}
 
 // Of a connection on which nothing passes: a peer that vanished is known within half a
 // minute, before the next request has to run into its deadline.
 var councilKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// CouncilLane carries the placement authority's connections between the regions that have
-// a link: encrypted, both ends verified as regions, under the fault gates, not paced. It
+// StreamLane carries connections of the placement authority, or of gossip, between the
+// regions that have a link: encrypted, both ends verified as regions, under the fault gates, not paced. It
 // stands and falls apart from the links' sessions. Safe for concurrent use.
-type CouncilLane struct {
+type StreamLane struct {
 	mesh  *Mesh
+	plane Plane
 	queue chan *councilConn
 	done  chan struct{}
 	once  sync.Once
 }
 
-// Council makes a lane. Any number may dial; one at a time accepts.
-func (m *Mesh) Council() *CouncilLane {
-	return &CouncilLane{mesh: m, queue: make(chan *councilConn, councilQueue), done: make(chan struct{})}
+// Council makes a lane of the placement authority. Any number may dial; one at a time accepts.
+func (m *Mesh) Council() *StreamLane { return m.stream(Council) }
+
+// Gossip makes a lane of gossip, like Council.
+func (m *Mesh) Gossip() *StreamLane { return m.stream(Gossip) }
+
+func (m *Mesh) stream(plane Plane) *StreamLane {
+	return &StreamLane{mesh: m, plane: plane, queue: make(chan *councilConn, councilQueue), done: make(chan struct{})}
 }
 
-// Dial opens a connection to a region's council, within ctx and a few seconds at most. Its
+// Dial opens a connection to a region's end of the lane, within ctx and a few seconds at most. Its
 // error is an *api.Error with code AuthorityUnreachable that says why. That the peer has
 // taken our certificate shows only at the first read.
-func (l *CouncilLane) Dial(ctx context.Context, region string) (net.Conn, error) {
+func (l *StreamLane) Dial(ctx context.Context, region string) (net.Conn, error) {
 	p := l.mesh.peers[region]
 	switch {
 	case p == nil:
@@ -50,20 +65,20 @@ func (l *CouncilLane) Dial(ctx context.Context, region string) (net.Conn, error)
 		return nil, councilUnreachable(region, net.ErrClosed, "this region is shutting down")
 	}
 	select {
-	case p.council <- struct{}{}:
+	case p.streams[l.plane] <- struct{}{}:
 	default:
 		return nil, councilUnreachable(region, nil, "too many connections to it are open")
 	}
-	conn, err := p.dialCouncil(ctx)
+	conn, err := p.dialStream(ctx, l.plane)
 	if err != nil {
-		<-p.council
+		<-p.streams[l.plane]
 		hint := "try again, or another voter"
 		if api.CodeOf(err) == api.PermissionDenied {
 			hint = "it runs no voter, or its version has no council lane, or it has no link with this region: its log says which"
 		}
 		return nil, councilUnreachable(region, err, hint)
 	}
-	conn.gone = func() { <-p.council }
+	conn.gone = func() { <-p.streams[l.plane] }
 	return conn, nil
 }
 
@@ -71,13 +86,13 @@ func councilUnreachable(region string, why error, hint string) error {
 	return &api.Error{Code: api.AuthorityUnreachable, Op: "dial council", Region: region, Err: why, Hint: hint}
 }
 
-// dialCouncil tries the address that answered last and then the others, once each.
-func (p *peerLink) dialCouncil(ctx context.Context) (*councilConn, error) {
+// dialStream tries the address that answered last and then the others, once each.
+func (p *peerLink) dialStream(ctx context.Context, plane Plane) (*councilConn, error) {
 	whys := make(reasons, len(p.addresses))
 	at := int(p.councilAt.Load())
 	for i := range p.addresses {
 		n := (at + i) % len(p.addresses)
-		raw, conn, err := p.shake(ctx, Council, p.addresses[n])
+		raw, conn, err := p.shake(ctx, plane, p.addresses[n])
 		if err == nil {
 			p.councilAt.Store(int32(n))
 			state := conn.ConnectionState()
@@ -95,8 +110,8 @@ func (p *peerLink) dialCouncil(ctx context.Context) (*councilConn, error) {
 // certificate does. While nobody has called it, peers are refused; from then on they are
 // taken, until Close or the end of the mesh, after which it fails. It also fails while
 // another lane of this mesh accepts.
-func (l *CouncilLane) Accept() (conn net.Conn, region string, err error) {
-	if err := l.mesh.councils.takeOver(l); err != nil {
+func (l *StreamLane) Accept() (conn net.Conn, region string, err error) {
+	if err := l.mesh.accepting[l.plane].takeOver(l); err != nil {
 		return nil, "", err
 	}
 	select {
@@ -110,8 +125,8 @@ func (l *CouncilLane) Accept() (conn net.Conn, region string, err error) {
 
 // Close ends Accept, and the connections that it had not given out yet. It leaves the
 // others alone; those end with the mesh.
-func (l *CouncilLane) Close() error {
-	l.mesh.councils.leave(l)
+func (l *StreamLane) Close() error {
+	l.mesh.accepting[l.plane].leave(l)
 	return nil
 }
 
@@ -146,20 +161,22 @@ func (c *councilConn) SetDeadline(t time.Time) error { return c.raw.setDeadline(
 
 // councils is what the peers have opened on the lane, and who takes it.
 type councils struct {
+	perPeer int
+
 	mu     sync.Mutex
-	taker  *CouncilLane // nil: nobody accepts
+	taker  *StreamLane // nil: nobody accepts
 	closed bool
 	open   map[*councilConn]string // accepted → peer
 }
 
 var (
 	errNoSeat      = &api.Error{Code: api.NotReady, Op: "link handshake", Field: "lane", Hint: "another gateway speaks for this region"}
-	errNoVoter     = &api.Error{Code: api.NotReady, Op: "link handshake", Field: "lane", Hint: "this region runs no voter of the placement authority"}
-	errCouncilBusy = &api.Error{Code: api.Overloaded, Op: "link handshake", Field: "lane", Hint: "the voter does not keep up with new connections"}
-	errTwoCouncils = errors.New("the council's connections are accepted already")
+	errNoVoter     = &api.Error{Code: api.NotReady, Op: "link handshake", Field: "lane", Hint: "this region runs no voter of the placement authority, or does not gossip"}
+	errCouncilBusy = &api.Error{Code: api.Overloaded, Op: "link handshake", Field: "lane", Hint: "whoever takes the lane's connections does not keep up with new ones"}
+	errTwoCouncils = errors.New("the lane's connections are accepted already")
 )
 
-func (s *councils) takeOver(l *CouncilLane) error {
+func (s *councils) takeOver(l *StreamLane) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -177,7 +194,7 @@ func (s *councils) takeOver(l *CouncilLane) error {
 	return nil
 }
 
-func (s *councils) leave(l *CouncilLane) {
+func (s *councils) leave(l *StreamLane) {
 	s.mu.Lock()
 	if s.taker == l {
 		s.taker = nil
@@ -225,7 +242,7 @@ func (s *councils) take(conn *tls.Conn, raw *gatedConn, peer string) error {
 		if s.taker == nil {
 			return errNoVoter
 		}
-		if theirs := s.ofPeer(peer); len(theirs) >= councilPerPeer {
+		if theirs := s.ofPeer(peer); len(theirs) >= s.perPeer {
 			replaced = slices.MinFunc(theirs, func(a, b *councilConn) int { return cmp.Compare(a.raw.lastRead.Load(), b.raw.lastRead.Load()) })
 		}
 		select {

@@ -26,7 +26,7 @@ type met struct {
 }
 
 // accepting takes connections at a region for as long as its lane is open.
-func (l *lab) accepting(t *testing.T, name string) (*link.CouncilLane, <-chan met) {
+func (l *lab) accepting(t *testing.T, name string) (*link.StreamLane, <-chan met) {
 	t.Helper()
 	lane, taken := l.regions[name].Council(), make(chan met, 64)
 	done := make(chan struct{})
@@ -428,7 +428,7 @@ func TestCouncilLaneEndsWithTheMesh(t *testing.T) {
 	if err := errors.Join(ends(a, 30*time.Second), ends(b, 30*time.Second)); err != nil {
 		t.Error(err)
 	}
-	for _, c := range []*link.CouncilLane{lane, l.regions["eu-west"].Council()} {
+	for _, c := range []*link.StreamLane{lane, l.regions["eu-west"].Council()} {
 		if _, _, err := c.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("after the end: %v", err)
 		}

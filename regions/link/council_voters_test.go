@@ -14,7 +14,7 @@ import (
 	"domicile/regions/placement"
 )
 
-var _ council.Lines = (*link.CouncilLane)(nil)
+var _ council.Lines = (*link.StreamLane)(nil)
 
 const votingPace = regions.Pace(0.5)
 

@@ -13,7 +13,7 @@ import (
 	"domicile/regions"
 )
 
-// Plane is one of the three lanes of a link.
+// Plane is one of the four lanes of a link.
 type Plane string
 
 // The planes.
@@ -21,10 +21,11 @@ const (
 	Control Plane = "control" // heartbeats, watermarks, hello
 	Data    Plane = "data"    // forwards and mirror flows
 	Council Plane = "council" // what the voters of the placement authority say
+	Gossip  Plane = "gossip"  // who is there, and hints
 )
 
 // Planes lists all of them: a cut of these is a cut of the whole link.
-func Planes() []Plane { return []Plane{Control, Data, Council} }
+func Planes() []Plane { return []Plane{Control, Data, Council, Gossip} }
 
 // Mode is how a cut behaves towards what it cuts.
 type Mode string
@@ -53,7 +54,7 @@ type Cut struct {
 	Left   time.Duration // of its lease
 }
 
-// String is "reject control+data+council in+out", and of which drill.
+// String is "reject control+data in+out", and of which drill.
 func (c Cut) String() string {
 	dirs := make([]string, len(c.Dirs))
 	for i, d := range c.Dirs {
@@ -115,7 +116,7 @@ func (g *Gates) Hold(what Cut, lease time.Duration) (uint64, error) {
 	case !g.known(peer):
 		return 0, &api.Error{Code: api.UnknownRegion, Op: "cut link", Region: peer, Hint: "the manifest has no link with it"}
 	case len(planes) == 0 || slices.ContainsFunc(planes, func(p Plane) bool { return !slices.Contains(Planes(), p) }):
-		return 0, bad("planes", fmt.Sprint(planes), "control, data and council, or some of them")
+		return 0, bad("planes", fmt.Sprint(planes), "control, data, council and gossip, or some of them")
 	case len(dirs) == 0 || slices.ContainsFunc(dirs, func(d regions.Direction) bool { return d != regions.In && d != regions.Out }):
 		return 0, bad("directions", fmt.Sprint(dirs), "in, out or both")
 	case mode != Reject && mode != BlackHole:

@@ -69,8 +69,8 @@ func (p *peerLink) shake(ctx context.Context, plane Plane, address string) (*gat
 	}
 	cfg := p.mesh.cfg.Identity.ClientTLS(identity.Region, p.name)
 	cfg.ServerName = serverName(plane, p.mesh.cfg.Self)
-	if plane == Council {
-		cfg.NextProtos = []string{councilProtocol}
+	if protocol, _ := plane.stream(); protocol != "" {
+		cfg.NextProtos = []string{protocol}
 	}
 	conn := tls.Client(raw, cfg)
 	shakeCtx, cancelShake := context.WithTimeout(ctx, p.mesh.cfg.Pace.Of(acceptTimeout))
@@ -204,19 +204,20 @@ func (c laneCredentials) ServerHandshake(rawConn net.Conn) (net.Conn, credential
 	conn := tls.Server(raw, c.config(raw, &caller))
 	err := conn.Handshake() // bounded by the deadline that gRPC has set
 	_, plane := raw.who()
+	stream := c.mesh.accepting[plane]
 	if err == nil {
 		state := conn.ConnectionState()
 		raw.state.Store(&state)
-		if plane == Council {
+		if stream != nil {
 			raw.dispatch()
-			err = c.mesh.councils.take(conn, raw, caller.Name.Name)
+			err = stream.take(conn, raw, caller.Name.Name)
 		}
 	}
 	if err != nil {
 		c.mesh.refusals.Log(c.mesh.cfg.Logger, "link", c.mesh.cfg.Clock.Now(), raw.RemoteAddr(), explainServerTLS(err))
 		return nil, nil, err
 	}
-	if plane == Council {
+	if stream != nil {
 		return nil, nil, credentials.ErrConnDispatched
 	}
 	return conn, laneInfo{
@@ -235,8 +236,7 @@ func (c laneCredentials) config(raw *gatedConn, caller *identity.Peer) *tls.Conf
 		*caller, err = c.mesh.cfg.Identity.Verify(s, region, identity.Region)
 		return err
 	}
-	council := cfg.Clone()
-	council.NextProtos = []string{councilProtocol}
+	plain := cfg.Clone()
 	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		plane, region, ok := parseServerName(hello.ServerName)
 		if !ok {
@@ -246,16 +246,17 @@ func (c laneCredentials) config(raw *gatedConn, caller *identity.Peer) *tls.Conf
 			return nil, &api.Error{Code: api.UnknownRegion, Op: "link handshake", Field: "region", Hint: "the manifest has no link between it and this region"}
 		}
 		raw.identify(region, plane)
-		switch {
+		switch stream := c.mesh.accepting[plane]; {
 		case plane != Council && c.mesh.cfg.CouncilOnly:
 			return nil, errNoSeat
-		case plane != Council:
+		case stream == nil:
 			return nil, nil
-		}
-		if !c.mesh.councils.accepts() {
+		case !stream.accepts():
 			return nil, errNoVoter
 		}
-		return council, nil
+		protocol, _ := plane.stream()
+		plain.NextProtos = []string{protocol}
+		return plain, nil
 	}
 	return cfg
 }

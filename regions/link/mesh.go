@@ -33,15 +33,15 @@ const maxAccepted = 256 // connections accepted at a time
 
 // Mesh is all links of one region. Safe for concurrent use.
 type Mesh struct {
-	cfg      Config
-	dial     func(ctx context.Context, network, address string) (net.Conn, error)
-	gates    *Gates
-	peers    map[string]*peerLink // fixed
-	server   *grpc.Server
-	calls    []grpc.DialOption // of every lane; fixed
-	listener net.Listener
-	refusals identity.Refusals
-	councils councils
+	cfg       Config
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	gates     *Gates
+	peers     map[string]*peerLink // fixed
+	server    *grpc.Server
+	calls     []grpc.DialOption // of every lane; fixed
+	listener  net.Listener
+	refusals  identity.Refusals
+	accepting map[Plane]*councils // by plane, of those that carry connections; fixed
 
 	closing  atomic.Bool
 	serving  atomic.Int64 // forwards taken from peers and not answered yet
@@ -70,7 +70,12 @@ func New(cfg Config) (*Mesh, error) {
 		cfg.Boot = regions.SystemBootClock
 	}
 	m := &Mesh{cfg: cfg, dial: cfg.Dial, peers: map[string]*peerLink{}, closed: make(chan struct{}),
-		councils: councils{open: map[*councilConn]string{}}}
+		accepting: map[Plane]*councils{}}
+	for _, plane := range Planes() {
+		if _, perPeer := plane.stream(); perPeer > 0 {
+			m.accepting[plane] = &councils{perPeer: perPeer, open: map[*councilConn]string{}}
+		}
+	}
 	if m.dial == nil {
 		m.dial = (&net.Dialer{}).DialContext
 	}
@@ -113,7 +118,7 @@ func (m *Mesh) Start(ctx context.Context) {
 	m.wg.Go(func() { // a context that ends must not leave the listener open
 		<-ctx.Done()
 		m.closing.Store(true)
-		m.councils.close()
+		m.closeStreams()
 		m.gates.close() // before the server: a goodbye must not wait in a black hole
 		m.server.Stop()
 	})
@@ -129,7 +134,7 @@ func (m *Mesh) Close(ctx context.Context) error {
 		m.closing.Store(true)
 		m.drain(ctx)
 		if m.cancel == nil { // never started
-			m.councils.close()
+			m.closeStreams()
 			m.gates.close()
 			m.listener.Close()
 		} else {
@@ -152,6 +157,12 @@ func (m *Mesh) Close(ctx context.Context) error {
 		return nil
 	case <-patience.C:
 		return errStillAppending(m.cfg.Self)
+	}
+}
+
+func (m *Mesh) closeStreams() {
+	for _, s := range m.accepting {
+		s.close()
 	}
 }
 

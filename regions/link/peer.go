@@ -25,8 +25,8 @@ type peerLink struct {
 	address   string   // the one that is being tried, or that answered last; the dial loop's alone
 	beat      time.Duration
 
-	council   chan struct{} // a place for each connection dialed to its council
-	councilAt atomic.Int32  // the address that answered there last
+	streams   map[Plane]chan struct{} // by plane: a place for each connection dialed there; fixed
+	councilAt atomic.Int32            // the address that answered there last
 
 	kick    chan struct{} // dial now
 	changed chan struct{} // the status may have changed
@@ -52,8 +52,13 @@ type peerLink struct {
 
 func newPeerLink(m *Mesh, name string, addresses []string) *peerLink {
 	beat := m.cfg.Pace.Of(beatEvery)
-	return &peerLink{mesh: m, name: name, addresses: addresses, address: addresses[0], beat: beat, health: health{beat: beat},
-		council: make(chan struct{}, councilPerPeer), kick: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	p := &peerLink{mesh: m, name: name, addresses: addresses, address: addresses[0], beat: beat, health: health{beat: beat},
+		streams: map[Plane]chan struct{}{}, kick: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	for plane := range m.accepting {
+		_, perPeer := plane.stream()
+		p.streams[plane] = make(chan struct{}, perPeer)
+	}
+	return p
 }
 
 func (p *peerLink) now() time.Time { return p.mesh.cfg.Clock.Now() }
@@ -305,7 +310,7 @@ func (p *peerLink) endUntrusted() {
 			return false
 		}
 		err := p.verify(state)
-		if _, plane := c.who(); err != nil && plane != Council {
+		if _, plane := c.who(); err != nil && p.mesh.accepting[plane] == nil {
 			p.refused(err)
 		}
 		return err != nil
@@ -318,7 +323,7 @@ func (p *peerLink) verify(s *tls.ConnectionState) error {
 }
 
 // endSilent ends a session whose heartbeats or data lane get no answer, and drops
-// accepted connections of a peer that has been silent for long; the council sees to its own.
+// accepted connections of a peer that has been silent for long; the council and gossip see to their own.
 func (p *peerLink) endSilent() {
 	now := p.now()
 	p.mu.Lock()
@@ -337,7 +342,7 @@ func (p *peerLink) endSilent() {
 		}
 	}
 	p.mesh.gates.closeAccepted(p.name, func(c *gatedConn) bool {
-		if _, plane := c.who(); plane == Council {
+		if _, plane := c.who(); p.mesh.accepting[plane] != nil {
 			return false
 		}
 		quiet := heardAt
