@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -92,6 +95,7 @@ func TestR14b_ServeFromInitFiles(t *testing.T) {
 	t.Run("operators' commands", func(t *testing.T) { operatorCommands(t, f) })
 	t.Run("SIGHUP loads the policy again", func(t *testing.T) { reloads(t, f) })
 	t.Run("no core dump", func(t *testing.T) { noCoreDump(t, f) })
+	t.Run("B18 they gossip, and open no UDP socket", func(t *testing.T) { gossipsOverTCP(t, f) })
 	t.Run("SIGTERM stops gracefully", func(t *testing.T) { stopsGracefully(t, f) })
 }
 
@@ -191,6 +195,49 @@ func noCoreDump(t *testing.T, f *federation) {
 	}
 	if !regexp.MustCompile(`Max core file size +0 +0 `).Match(limits) {
 		t.Errorf("core dumps are not off:\n%s", limits)
+	}
+}
+
+// gossipsOverTCP holds the sockets of each node against the machine's UDP sockets, once its
+// gossip knows of all three.
+func gossipsOverTCP(t *testing.T, f *federation) {
+	for _, region := range starterRegions {
+		place := place{region: region, port: f.port + 10*slices.Index(starterRegions[:], region)}
+		eventually(t, startWithin, "all members are seen in "+region, func() bool {
+			answer, err := http.Get("http://" + place.address(portMetrics) + "/metrics")
+			if err != nil {
+				return false
+			}
+			defer answer.Body.Close()
+			text, err := io.ReadAll(answer.Body)
+			return err == nil && strings.Contains(string(text), "\ndomicile_gossip_members 3\n")
+		})
+		proc := fmt.Sprintf("/proc/%d/", f.node(region).cmd.Process.Pid)
+		sockets, err := os.ReadDir(proc + "fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := map[string]bool{}
+		for _, fd := range sockets {
+			if to, err := os.Readlink(proc + "fd/" + fd.Name()); err == nil && strings.HasPrefix(to, "socket:[") {
+				open[strings.TrimSuffix(strings.TrimPrefix(to, "socket:["), "]")] = true
+			}
+		}
+		for _, table := range []string{"udp", "udp6", "tcp"} {
+			text, err := os.ReadFile(proc + "net/" + table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := 0
+			for line := range strings.Lines(string(text)) {
+				if columns := strings.Fields(line); len(columns) > 9 && open[columns[9]] {
+					found++
+				}
+			}
+			if tcp := table == "tcp"; tcp != (found > 0) { // where TCP sockets are not found, nothing was looked at
+				t.Errorf("%s has %d sockets of %s", region, found, table)
+			}
+		}
 	}
 }
 
