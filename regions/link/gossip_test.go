@@ -69,7 +69,7 @@ func (g *gossiper) hints(t *testing.T, want ...string) {
 // Issue 4, build 8: members over the link port, and hints from what each says itself.
 func TestB18_MembersAndHintsOverTheLinkPort(t *testing.T) {
 	t.Parallel()
-	l := started(t, halfPace, "eu-west", "us-east", "ap-south")
+	l := started(t, 1, "eu-west", "us-east", "ap-south")
 	word := gossip.Word{Manifest: "m1", Authority: "a", Generation: 1, Version: 7}
 	west, east := l.gossip(t, "eu-west", "", word), l.gossip(t, "us-east", "", word)
 	newer := word
@@ -93,7 +93,7 @@ func TestB18_MembersAndHintsOverTheLinkPort(t *testing.T) {
 // B18 (a): a cut that lasts longer than memberlist remembers a dead member heals by itself.
 func TestB18a_ALongCutHealsWithoutARestart(t *testing.T) {
 	t.Parallel()
-	l := started(t, halfPace, "eu-west", "us-east", "ap-south")
+	l := started(t, 1, "eu-west", "us-east", "ap-south")
 	var all []*gossiper
 	for _, region := range []string{"eu-west", "us-east", "ap-south"} {
 		all = append(all, l.gossip(t, region, "", gossip.Word{Manifest: "m"}))
@@ -128,7 +128,7 @@ func TestB18a_ALongCutHealsWithoutARestart(t *testing.T) {
 // and a peer that floods and comes under ever new names takes a bounded place.
 func TestB55_AMemberThatLiesAndFloods(t *testing.T) {
 	t.Parallel()
-	l := started(t, halfPace, "eu-west", "us-east", "ap-south")
+	l := started(t, 1, "eu-west", "us-east", "ap-south")
 	word := gossip.Word{Manifest: "m", Authority: "a", Generation: 1, Version: 7}
 	west, east := l.gossip(t, "eu-west", "", word), l.gossip(t, "us-east", "", word)
 	west.sees(t, "eu-west", "us-east")
