@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"domicile/api"
 	"domicile/gateway/placer"
+	"domicile/regions"
 	"domicile/regions/council"
 	"domicile/regions/link"
 	"domicile/regions/placement"
@@ -69,6 +71,9 @@ func (t *turn) openAuthority(context.Context) error {
 	if t.placer == nil {
 		return nil
 	}
+	for id := range t.placer.Known() {
+		t.retire(id) // a crash may have come between the deletion and the telling of it
+	}
 	a, end, err := t.openCouncil(t.mesh)
 	if err != nil {
 		return err
@@ -79,6 +84,16 @@ func (t *turn) openAuthority(context.Context) error {
 		return end(ctx)
 	})
 	return nil
+}
+
+// retire has the authority let go of a log that was deleted here, at its home.
+func (t *turn) retire(id api.LogID) {
+	if t.placer == nil {
+		return
+	}
+	if d, ok := t.fabric.Deleted(id); ok && d.Kind == string(regions.RoleHome) {
+		t.placer.Deleted(id, d.Incarnation)
+	}
 }
 
 // openCouncil opens this node's part in the placement authority: its voter, if one lives

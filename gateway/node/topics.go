@@ -218,6 +218,7 @@ func (t *turn) delete(ctx context.Context, h held) (*pb.LogAct, error) {
 		return nil, err
 	}
 	t.logs.drop(h.id)
+	t.retire(h.id)
 	t.source.LogsChanged()
 	if h.role == regions.RoleCopy {
 		t.target.Forget(ctx, h.id)

@@ -98,13 +98,12 @@ func (p *Placer) submit(ctx context.Context, a Authority, c placement.Command) e
 	return err
 }
 
-// overdue makes the declarations that are due: of logs that the authority does not know,
-// and of those that are declared otherwise by now.
+// overdue makes what the authority is due to be told: of logs that it does not know, of
+// those that are declared otherwise by now, and of those that are gone.
 func (p *Placer) overdue() []placement.Command {
 	p.mu.RLock()
-	homes, placed := maps.Clone(p.homes), maps.Clone(p.named)
+	homes, placed, out := maps.Clone(p.homes), maps.Clone(p.named), p.retirements()
 	p.mu.RUnlock()
-	var out []placement.Command
 	for id, h := range homes {
 		if len(out) >= maxOverdue {
 			break

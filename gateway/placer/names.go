@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"domicile/api"
 	"domicile/regions"
@@ -16,13 +17,14 @@ import (
 // each region keeps the names to itself.
 type names struct {
 	of    map[api.LogID]string
-	dirty bool // the file is older
+	gone  map[string]bool // incarnations that are to be retired
+	dirty bool            // the file is older
 }
 
 // readNames reads the file; none is no names. A damaged one is as good as none: what is in
 // it is learned again from the logs.
 func readNames(path string) (names, error) {
-	n := names{of: map[api.LogID]string{}}
+	n := names{of: map[api.LogID]string{}, gone: map[string]bool{}}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return n, nil
@@ -35,7 +37,9 @@ func readNames(path string) (names, error) {
 		return n, nil
 	}
 	for log, incarnation := range text {
-		if id, err := api.ParseLogID(log); err == nil {
+		if gone, ok := strings.CutPrefix(log, goneMark); ok {
+			n.gone[gone] = true
+		} else if id, err := api.ParseLogID(log); err == nil {
 			n.of[id] = incarnation
 		}
 	}
@@ -53,6 +57,9 @@ func (p *Placer) keepNames() {
 	text := map[string]string{}
 	for id, incarnation := range p.names.of {
 		text[id.String()] = incarnation
+	}
+	for incarnation := range p.names.gone {
+		text[goneMark+incarnation] = ""
 	}
 	p.mu.Unlock()
 	data, err := json.Marshal(text)
@@ -78,6 +85,9 @@ func (p *Placer) Named(id api.LogID, incarnation string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if was := p.names.of[id]; was != "" {
+		p.gone(id, was) // made anew
+	}
 	p.names.of[id], p.names.dirty = incarnation, true
 	p.rename()
 	signal(p.due)

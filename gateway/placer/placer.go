@@ -192,6 +192,7 @@ func (p *Placer) take(d placement.Delta) error {
 		p.placed[l.Incarnation] = l
 		p.holder.Follow(l)
 	}
+	p.settleGone()
 	p.rename()
 	signal(p.renew)
 	signal(p.due)

@@ -104,6 +104,7 @@ func (s *shelf) Append(_ regions.Draft, done func(regions.Stored)) { s.held <- d
 // rig is a region whose one log may move.
 type rig struct {
 	t         *testing.T
+	cfg       placer.Config
 	authority *authority
 	placer    *placer.Placer
 	shelf     *shelf
@@ -127,7 +128,7 @@ func newRig(t *testing.T, isolation placement.Isolation, fenceAfter time.Duratio
 	}
 	r := &rig{t: t, authority: newAuthority(t), shelf: &shelf{held: make(chan func(regions.Stored), 1)}, boot: time.Hour, wall: time.Unix(1_800_000_000, 0)}
 	clock := func(read func()) { r.mu.Lock(); defer r.mu.Unlock(); read() }
-	r.placer, err = placer.New(placer.Config{
+	r.cfg = placer.Config{
 		Self: "here", Federation: f, Names: filepath.Join(t.TempDir(), "names"), Pace: 0.25, Log: slog.New(slog.DiscardHandler),
 		Terms: func(api.LogID) (placement.Terms, error) {
 			return placement.Terms{Allowed: []string{"here", "there"}, Targets: []string{"there"}, Mode: placement.Manual,
@@ -135,13 +136,44 @@ func newRig(t *testing.T, isolation placement.Isolation, fenceAfter time.Duratio
 		},
 		Boot: func() (d time.Duration) { clock(func() { d = r.boot }); return d },
 		Wall: func() (w time.Time) { clock(func() { w = r.wall }); return w },
-	}, nil)
-	if err != nil {
+	}
+	if r.placer, err = placer.New(r.cfg, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.log = r.placer.Leased(r.shelf, "inc", api.StaticEpoch("here"))
 	t.Cleanup(r.placer.Detach)
 	return r
+}
+
+// reopened is the region's placer after a restart.
+func (r *rig) reopened() *placer.Placer {
+	r.t.Helper()
+	p, err := placer.New(r.cfg, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(p.Detach)
+	return p
+}
+
+// retired waits until the authority has let go of an incarnation.
+func (r *rig) retired(incarnation string) {
+	r.t.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		r.authority.mu.Lock()
+		_, there := r.authority.state.Log(incarnation)
+		told := r.authority.told
+		r.authority.mu.Unlock()
+		if !there {
+			return
+		}
+		select {
+		case <-told:
+		case <-deadline:
+			r.t.Fatalf("%s is still placed", incarnation)
+		}
+	}
 }
 
 // append has a record stored, and during, unless nil, happen before that is told.

@@ -39,7 +39,7 @@ type Birth struct {
 	Voters    []string // of the founding, equal on all of them; none: this one joins
 	Join      []string // the regions that vote in the authority that it joins
 	Cache     []byte   // a state to go on from, as LoadCache gives it; Region is then the one voter
-	Others    []string // with Cache: the regions that voted before, to look out for
+	Others    []string // the regions that voted before, to look out for; with Cache there is one
 	Actor     string   // who founds
 	Reason    string
 	Approvals []placement.Approval // two, to go on from a cache
@@ -98,7 +98,7 @@ func (b *Birth) check() error {
 		return refuse("voters", "a voter founds an authority with others, or joins those that vote already")
 	case len(b.Voters) > 0 && !slices.Contains(b.Voters, b.Region):
 		return refuse("voters", "this region is not one of them")
-	case (len(b.Cache) > 0) != (len(b.Others) > 0):
+	case len(b.Cache) > 0 && len(b.Others) == 0:
 		return refuse("others", "one that founds from its cache names the regions that voted before")
 	case len(b.Cache) > 0 && len(b.Voters) != 1:
 		return refuse("voters", "one region founds from its cache; the others join it")

@@ -66,7 +66,7 @@ type hello struct {
 	For        purpose `json:",omitempty"`
 	Authority  string  `json:",omitempty"`
 	Generation uint32  `json:",omitempty"`
-	After      uint64  `json:",omitempty"` // follow: the version that the caller has
+	After      uint64  `json:",omitempty"` // the version that whoever says it has
 	Refused    *fault  `json:",omitempty"` // in an answer
 }
 

@@ -97,15 +97,19 @@ func (v *Voter) settle(ctx context.Context) bool {
 }
 
 // lookOut greets the regions of the founding before, so that two authorities that live side
-// by side learn of each other.
+// by side learn of each other, and takes in what the earlier one decided meanwhile.
 func (v *Voter) lookOut(ctx context.Context, every <-chan time.Time) {
 	for {
 		for _, region := range v.mark.Others {
 			h := v.greeting()
 			h.For = greet
-			if conn, err := open(ctx, v.cfg.Lines, region, h, v.noteRival); err == nil {
-				_ = conn.Close() // greeted
+			var theirs hello
+			conn, err := open(ctx, v.cfg.Lines, region, h, func(name string, h hello) { v.noteRival(name, h); theirs = h })
+			if err != nil {
+				continue
 			}
+			_ = conn.Close() // greeted
+			v.meetOnce(ctx, region, theirs)
 		}
 		select {
 		case <-every:
@@ -113,6 +117,24 @@ func (v *Voter) lookOut(ctx context.Context, every <-chan time.Time) {
 			return
 		}
 	}
+}
+
+// meetOnce takes in what a region of an earlier founding says, unless that was done.
+func (v *Voter) meetOnce(ctx context.Context, region string, theirs hello) {
+	if theirs.Authority == v.mark.Authority || theirs.Generation == 0 || theirs.Generation >= v.greeting().Generation || v.met[region] == theirs {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	c, err := v.Meet(ctx, region, "authority", "its regions belonged to an earlier founding")
+	if err != nil {
+		if ctx.Err() == nil {
+			v.cfg.Log.Error("what an earlier authority decided cannot be taken in whole", "region", region, "err", err)
+		}
+		return
+	}
+	v.met[region] = theirs
+	v.cfg.Log.Warn("an earlier authority was met", "region", region, "contested", len(c.Contested()))
 }
 
 func (v *Voter) proveLapses(ctx context.Context) {

@@ -39,6 +39,9 @@ func (v *Voter) Meet(ctx context.Context, region, actor, reason string) (placeme
 			continue
 		}
 		own, _ := mine.Log(name)
+		if own.Status == placement.Contested {
+			continue // until people decide
+		}
 		_, err := v.Submit(ctx, placement.Command{
 			Verb: placement.Meet, ID: fmt.Sprintf("meet/%s/%d/%s", theirs.Authority(), theirs.Version(), name), Log: name, Expect: own.Epoch,
 			Region: v.mark.Region, Actor: actor, Reason: reason, Other: &other,

@@ -64,7 +64,7 @@ func (h *heldConn) Close() error { h.voter.letGo(h.Conn); return nil }
 
 func (v *Voter) greeting() hello {
 	h := hello{Authority: v.mark.Authority}
-	v.machine.read(func(s *placement.State) { h.Generation = s.Generation() })
+	v.machine.read(func(s *placement.State) { h.Generation, h.After = s.Generation(), s.Version() })
 	return h
 }
 
@@ -160,6 +160,7 @@ func (v *Voter) feed(conn net.Conn, h hello) {
 type request struct {
 	Command   []byte        `json:",omitempty"` // encoded
 	Renew     string        `json:",omitempty"` // region
+	Change    *VoterChange  `json:",omitempty"`
 	Forwarded bool          `json:",omitempty"` // by a voter, which has checked on whose behalf
 	Left      time.Duration // until the caller stops waiting
 }
@@ -183,6 +184,8 @@ func (v *Voter) answer(conn net.Conn, peer string) {
 	var err error
 	if q.Forwarded && !slices.Contains(v.voters(), peer) {
 		err = &api.Error{Code: api.PermissionDenied, Op: "place log", Region: peer, Hint: "only voters speak for other regions"}
+	} else if q.Change != nil {
+		err = v.changeFor(ctx, q, peer)
 	} else if q.Renew != "" {
 		r.Grant, err = v.renewFor(ctx, q, peer)
 	} else {
@@ -200,6 +203,18 @@ func (v *Voter) renewFor(ctx context.Context, q request, peer string) (placement
 		return v.renewHere(ctx, q.Renew)
 	}
 	return v.renew(ctx, q.Renew)
+}
+
+// changeFor changes who votes on behalf of a voter.
+func (v *Voter) changeFor(ctx context.Context, q request, peer string) error {
+	if !q.Forwarded && q.Change.Region != peer {
+		return foreign(q.Change.Region, peer)
+	}
+	if q.Forwarded {
+		_, err := v.changeHere(ctx, *q.Change)
+		return err
+	}
+	return v.ChangeVoters(ctx, *q.Change)
 }
 
 func (v *Voter) submitFor(ctx context.Context, q request, peer string) (placement.Result, error) {

@@ -108,18 +108,3 @@ func (v *Voter) propose(ctx context.Context, data []byte) (r placement.Result, s
 func unknown(cause error) error {
 	return &api.Error{Code: api.OutcomeUnknown, Op: "place log", Err: cause, Hint: "send the same command again"}
 }
-
-// AddVoter gives a region a vote. Its voter must have been created with this authority's
-// name and no voters of its own. Only the leader can.
-func (v *Voter) AddVoter(ctx context.Context, name, actor, reason string) error {
-	return v.changeVoters(ctx, name, actor, reason, func(left time.Duration) raft.IndexFuture {
-		return v.raft.AddVoter(raft.ServerID(name), raft.ServerAddress(name), 0, left)
-	})
-}
-
-// RemoveVoter takes a region's vote away. Only the leader can.
-func (v *Voter) RemoveVoter(ctx context.Context, name, actor, reason string) error {
-	return v.changeVoters(ctx, name, actor, reason, func(left time.Duration) raft.IndexFuture {
-		return v.raft.RemoveServer(raft.ServerID(name), 0, left)
-	})
-}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,9 @@ type Config struct {
 	Boot  regions.BootClock
 	Pace  regions.Pace
 	Log   *slog.Logger
+	// MayChange refuses a change of voters that this node's own files speak against; nil:
+	// none is. It is asked at the leader.
+	MayChange func(c VoterChange, before []string) error
 }
 
 // Voter is one region's voice in the authority. A witness is a voter whose node has no
@@ -57,11 +61,15 @@ type Voter struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	silent bool // for its disk is broken
-	conns  map[closer]bool
-	rivals map[string]Rival
+	mu        sync.Mutex
+	closed    bool
+	silent    bool // for its disk is broken
+	conns     map[closer]bool
+	rivals    map[string]Rival
+	met       map[string]hello // what was taken in of each region of an earlier founding
+	dismissed bool             // another voter of this founding says that the region has no vote
+
+	changing sync.Mutex // one change of voters at a time
 }
 
 type closer interface{ Close() error }
@@ -78,7 +86,7 @@ func Open(cfg Config) (*Voter, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Voter{cfg: cfg, mark: m, conns: map[closer]bool{}, rivals: map[string]Rival{}}
+	v := &Voter{cfg: cfg, mark: m, conns: map[closer]bool{}, rivals: map[string]Rival{}, met: map[string]hello{}}
 	v.ctx, v.cancel = context.WithCancel(context.Background())
 	if err := v.open(); err != nil {
 		v.cancel()
@@ -296,6 +304,33 @@ func (v *Voter) contested() error {
 		}
 	}
 	return nil
+}
+
+// Aside reports whether this voter has no say: its founding was overtaken by a later one,
+// its vote was taken away, or not given yet. follow names the regions that know more.
+func (v *Voter) Aside() (follow []string, aside bool) {
+	mine, voters := v.greeting().Generation, v.voters()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for region, r := range v.rivals {
+		if r.Generation > mine {
+			follow = append(follow, region)
+		}
+	}
+	others := slices.DeleteFunc(voters, func(r string) bool { return r == v.mark.Region })
+	switch {
+	case len(follow) > 0:
+	case v.dismissed:
+		follow = others
+	case len(v.mark.Founding) == 0 && len(voters) == 0:
+		follow = slices.Clone(v.mark.Join)
+	case len(others) == len(voters):
+		follow = others
+	default:
+		return nil, false
+	}
+	slices.Sort(follow)
+	return follow, true
 }
 
 func (v *Voter) noteRival(region string, h hello) {

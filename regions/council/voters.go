@@ -2,9 +2,11 @@ package council
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -13,28 +15,140 @@ import (
 	"domicile/regions/placement"
 )
 
-// changeVoters changes who votes and notes it in the audit. If the note is not taken, the
-// change stands all the same and the error says so.
-func (v *Voter) changeVoters(ctx context.Context, name, actor, reason string, change func(time.Duration) raft.IndexFuture) error {
-	if leader := v.leader(); leader != v.mark.Region {
-		return &api.Error{Code: api.NotReady, Op: "change voters", Region: leader, Field: "leader", Hint: "ask the leader's region"}
+// VoterChange gives a region a vote, or takes it away.
+type VoterChange struct {
+	Region    string
+	Remove    bool
+	Actor     string
+	Reason    string
+	Approvals []placement.Approval
+}
+
+// ChangeVoters changes who votes, at the leader, wherever it is asked, and notes it in the
+// audit. One change at a time: the next one waits until this one is agreed on. It refuses
+// what would leave fewer voters in reach than decide anything, and what Config.MayChange
+// does. A region that gets a vote must run a voter that joins this authority.
+// OUTCOME_UNKNOWN: the status of a voter says whether it is done.
+func (v *Voter) ChangeVoters(ctx context.Context, c VoterChange) error {
+	return again(ctx, v.cfg.Pace.Of(retryEvery), func() (bool, error) {
+		if err := v.contested(); err != nil {
+			return false, err
+		}
+		switch leader := v.leader(); leader {
+		case "":
+			return false, noLeader()
+		case v.mark.Region:
+			return v.changeHere(ctx, c)
+		default:
+			_, sent, err := ask(ctx, v.cfg.Lines, leader, v.greeting(), v.noteRival, request{Change: &c, Forwarded: true})
+			return sent, err
+		}
+	})
+}
+
+// changeHere is ChangeVoters at the leader.
+func (v *Voter) changeHere(ctx context.Context, c VoterChange) (sent bool, err error) {
+	if !v.enter() {
+		return false, &api.Error{Code: api.ShuttingDown, Op: "change voters", Hint: "ask another voter"}
 	}
+	defer v.wg.Done()
+	v.changing.Lock()
+	defer v.changing.Unlock()
 	if err := v.contested(); err != nil {
-		return err
+		return false, err
+	}
+	if v.raft.State() != raft.Leader {
+		return false, noLeader()
+	}
+	before := v.voters()
+	if slices.Contains(before, c.Region) != c.Remove {
+		return false, v.noteChange(ctx, c, before) // done already; perhaps its note is not
+	}
+	if err := v.mayChange(ctx, c, before); err != nil {
+		return false, err
+	}
+	if c.Remove && c.Region == v.mark.Region {
+		if err := v.raft.LeadershipTransfer().Error(); err != nil {
+			return false, &api.Error{Code: api.NotReady, Op: "change voters", Region: c.Region, Field: "leader", Err: err, Hint: "the leader's vote is taken away by the next leader, and no other voter could take over"}
+		}
+		return false, noLeader()
 	}
 	left := askTimeout
 	if d, ok := ctx.Deadline(); ok {
 		left = time.Until(d)
 	}
-	f := change(left)
-	if err := f.Error(); err != nil {
-		return unknown(err)
+	var f raft.IndexFuture
+	if c.Remove {
+		f = v.raft.RemoveServer(raft.ServerID(c.Region), 0, left)
+	} else {
+		f = v.raft.AddVoter(raft.ServerID(c.Region), raft.ServerAddress(c.Region), 0, left)
 	}
-	voters := v.voters()
-	slices.Sort(voters)
-	note := placement.Command{Verb: placement.Voters, ID: fmt.Sprintf("voters/%s/%d", v.mark.Authority, f.Index()), Actor: actor, Reason: reason, Regions: voters}
-	if _, err := v.Submit(ctx, note); err != nil {
-		return fmt.Errorf("%s: the voters are changed, the audit has no entry of it: %w", name, err)
+	if err := f.Error(); err != nil {
+		return true, unknown(err)
+	}
+	return true, v.noteChange(ctx, c, v.voters())
+}
+
+// mayChange refuses a change after which too few voters would be in reach.
+func (v *Voter) mayChange(ctx context.Context, c VoterChange, before []string) error {
+	after := slices.DeleteFunc(slices.Clone(before), func(r string) bool { return r == c.Region })
+	if !c.Remove {
+		after = append(after, c.Region)
+	}
+	if len(after) == 0 {
+		return &api.Error{Code: api.PlacementRefused, Op: "change voters", Region: c.Region, Field: "voters", Hint: "it is the only voter"}
+	}
+	if v.cfg.MayChange != nil {
+		if err := v.cfg.MayChange(c, before); err != nil {
+			return err
+		}
+	}
+	var silent []string
+	for _, region := range after {
+		if region != v.mark.Region && !v.answers(ctx, region) {
+			silent = append(silent, region)
+		}
+	}
+	slices.Sort(silent)
+	switch {
+	case !c.Remove && slices.Contains(silent, c.Region):
+		return &api.Error{Code: api.PlacementRefused, Op: "change voters", Region: c.Region, Field: "voters", Hint: "its voter does not answer, or belongs to another founding; it has to be there before it gets a vote"}
+	case 2*(len(after)-len(silent)) <= len(after):
+		return &api.Error{Code: api.PlacementRefused, Op: "change voters", Region: c.Region, Field: "voters", Value: strings.Join(silent, ","),
+			Hint: "they do not answer: without them fewer voters than a majority of the new ones would be left, and nothing could be decided any more"}
+	}
+	return nil
+}
+
+// answers reports whether a region's voter of this founding is in reach.
+func (v *Voter) answers(ctx context.Context, region string) bool {
+	h, same := v.greeting(), false
+	h.For = greet
+	conn, err := open(ctx, v.cfg.Lines, region, h, func(name string, h hello) {
+		v.noteRival(name, h)
+		same = h.Authority == v.mark.Authority
+	})
+	if err != nil {
+		return false
+	}
+	_ = conn.Close() // greeted
+	return same
+}
+
+// noteChange writes into the audit who votes, once for each set that was reached.
+func (v *Voter) noteChange(ctx context.Context, c VoterChange, voters []string) error {
+	voters = slices.Sorted(slices.Values(voters))
+	var noted []string
+	v.machine.read(func(s *placement.State) { noted = s.Voters() })
+	if slices.Equal(noted, voters) {
+		return nil
+	}
+	data, err := placement.Command{Verb: placement.Voters, ID: "voters/" + rand.Text(), Actor: c.Actor, Reason: c.Reason, Regions: voters, Approvals: c.Approvals}.Encode()
+	if err == nil {
+		_, _, err = v.propose(ctx, data)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: the voters are changed, the audit has no entry of it: %w", c.Region, err)
 	}
 	return nil
 }
