@@ -111,6 +111,12 @@ func (h History) Contradicts(other History) (api.Epoch, bool) {
 	return api.Epoch{}, false
 }
 
+// Overrules reports whether the history comes from a later authority than the other one: it
+// is what people decided between two, where they contradict each other.
+func (h History) Overrules(other History) bool {
+	return len(h) > 0 && (len(other) == 0 || h[len(h)-1].Epoch.Term > other[len(other)-1].Epoch.Term)
+}
+
 // From is the history from epoch e on, at most most lines, the latest.
 func (h History) From(e api.Epoch, most int) History {
 	at := 0

@@ -114,6 +114,10 @@ func TestHistoryIsChecked(t *testing.T) {
 	if epoch, differs := h.Contradicts(regions.History{{Epoch: e(1), End: 5}, {Epoch: e(2), End: 6}}); !differs || epoch != e(2) {
 		t.Errorf("contradiction at %v: %v", epoch, differs)
 	}
+	later := regions.History{{Epoch: e(1), End: 3}, {Epoch: api.Epoch{Term: e(1).Term + 1, Counter: 2, Issuer: "x"}, Open: true}}
+	if !later.Overrules(h) || h.Overrules(later) || h.Overrules(h) {
+		t.Error("a later authority's history, and no other, overrules another one")
+	}
 	if got := h.From(e(2), 10); len(got) != 2 || got[0].Epoch != e(2) {
 		t.Errorf("from the second: %+v", got)
 	}

@@ -20,3 +20,17 @@ func (c *Client) SnapshotAuthority(ctx context.Context) (*pb.SnapshotAuthorityRe
 	m, err := pb.NewPlacementServiceClient(c.conn).SnapshotAuthority(ctx, &pb.SnapshotAuthorityRequest{})
 	return m, wire.ErrorFromGRPC(err)
 }
+
+// ChangeAuthority changes who decides where logs are. An error with OutcomeUnknown says that
+// it may have been done.
+func (c *Client) ChangeAuthority(ctx context.Context, q *pb.ChangeAuthorityRequest) (*pb.GovernResponse, error) {
+	m, err := pb.NewPlacementServiceClient(c.conn).ChangeAuthority(ctx, q)
+	return m, wire.ErrorFromGRPC(err)
+}
+
+// WidenTerms lets a log go as far as its declaration says by now. An error with
+// OutcomeUnknown says that it may have been done.
+func (c *Client) WidenTerms(ctx context.Context, q *pb.WidenTermsRequest) (*pb.GovernResponse, error) {
+	m, err := pb.NewPlacementServiceClient(c.conn).WidenTerms(ctx, q)
+	return m, wire.ErrorFromGRPC(err)
+}

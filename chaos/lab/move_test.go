@@ -86,7 +86,7 @@ func (m *moved) warnings() {
 				lines = append(lines, line)
 			}
 		}
-		m.Logf("%s:\n%s", r.Name, strings.Join(lines[max(0, len(lines)-8):], ""))
+		m.Logf("%s:\n%s", r.Name, strings.Join(lines[max(0, len(lines)-24):], ""))
 	}
 }
 
@@ -272,7 +272,7 @@ func (m *moved) judged(home string) {
 	m.Helper()
 	var ends []invariant.Ended
 	for _, e := range m.at(home).History {
-		ends = append(ends, invariant.Ended{Log: m.id.String(), Epoch: e.Epoch.String(), End: e.End, Forced: e.How == placement.ByForce && e.Proof != placement.Marker, Overlap: e.Proof == placement.Diverges})
+		ends = append(ends, invariant.Ended{Log: m.id.String(), Epoch: e.Epoch.String(), End: e.End, Forced: e.How == placement.ByForce && e.Proof != placement.Marker || e.How == placement.AsLoser, Overlap: e.Proof == placement.Diverges || e.How == placement.AsLoser})
 	}
 	shelf := ledger.Shelf{Region: home, Log: m.id.String(), Home: true}
 	for seq, r := range m.holds(home) {

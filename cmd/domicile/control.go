@@ -21,14 +21,16 @@ func (a *app) controlCommand() *cobra.Command {
 		Use: "control", Short: "Found and look after the authority that places logs",
 		Example: "  domicile control voters",
 	}
-	group.AddCommand(a.controlFound(), a.controlVoters(), a.controlSnapshot())
+	group.AddCommand(a.controlFound(), a.controlVoters(), a.controlSnapshot(), a.controlApprove())
 	return group
 }
 
 func (a *app) controlFound() *cobra.Command {
-	var config, name, reason string
+	var config, name string
+	var anew bool
+	var f governFlags
 	cmd := &cobra.Command{
-		Use: "found", Short: "Make this node the voter of its region",
+		Use: "found", Short: "Make this node the voter of its region, or found a lost authority anew",
 		Long: `Makes the folder in which the region's voter lives, in the data directory of a node
 that is not running. Run it once at one node of each region that federation.yaml names
 under authority: without --authority at the first, which prints the name that the
@@ -36,12 +38,23 @@ founding has, and with that name at the others. Then start the nodes; the author
 there once a majority of the voters is.
 
 A voter that lost its folder has forgotten its votes: it is not made again with the same
-name while the others live.`,
+name while the others live. It is taken away and added anew, with control voters.
+
+With --anew it speaks to a running node instead, for the day on which most of the voters are
+lost for good: the node's region goes on alone, in a later generation, from what it knows.
+That takes the approvals of two people. Look first, with --dry-run.`,
 		Example: "  domicile control found -c eu-west/node.yaml --reason founding\n" +
-			"  domicile control found -c us-east/node.yaml --authority 4QX7… --reason founding",
+			"  domicile control found -c us-east/node.yaml --authority 4QX7… --reason founding\n" +
+			"  domicile control found --anew --dry-run",
 		Args: arguments(0, 0, ""),
-		RunE: func(*cobra.Command, []string) error {
-			first := name == ""
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if anew {
+				return a.changeAuthority(cmd.Context(), &f, "found", "")
+			}
+			if config == "" || f.reason == "" {
+				return usage("control found needs -c node.yaml and --reason TEXT, or --anew")
+			}
+			first, reason := name == "", f.reason
 			if first {
 				name = rand.Text()
 			}
@@ -61,8 +74,9 @@ name while the others live.`,
 	}
 	cmd.Flags().StringVarP(&config, "config", "c", "", "path of the node's node.yaml")
 	cmd.Flags().StringVar(&name, "authority", "", "name of the founding, as the first region's command printed it")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the audit")
-	return needs(cmd, "config", "reason")
+	cmd.Flags().BoolVar(&anew, "anew", false, "go on alone from what a running node knows, as most voters are lost")
+	f.register(cmd)
+	return cmd
 }
 
 // foundVoter makes the voter of a node's region and lists the other regions that vote.
@@ -90,8 +104,8 @@ func operatorHere() string {
 }
 
 func (a *app) controlVoters() *cobra.Command {
-	return &cobra.Command{
-		Use: "voters", Short: "Show who votes, and this node's part in it", Example: "  domicile control voters", Args: arguments(0, 0, ""),
+	cmd := &cobra.Command{
+		Use: "voters", Short: "Show who votes, and this node's part in it; add and remove them", Example: "  domicile control voters", Args: arguments(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m, err := a.placements(cmd.Context(), "")
 			if err != nil {
@@ -120,6 +134,8 @@ func (a *app) controlVoters() *cobra.Command {
 			return err
 		},
 	}
+	cmd.AddCommand(a.votersAdd(), a.votersRemove())
+	return cmd
 }
 
 func (a *app) controlSnapshot() *cobra.Command {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -101,12 +99,9 @@ func (a *app) start(ctx context.Context, f *startFlags, topic string, kind place
 		return usage("it needs --plan ID, from domicile failover plan, and --reason TEXT; --dry-run needs neither")
 	}
 	q := &pb.StartMoveRequest{Move: &f.MoveRequest, Plan: f.plan, Reason: f.reason, DryRun: f.dryRun}
-	for _, path := range f.approvals {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return fileError("read approval", path, err)
-		}
-		q.Approvals = append(q.Approvals, strings.TrimSpace(string(text)))
+	var err error
+	if q.Approvals, err = readApprovals(f.approvals); err != nil {
+		return err
 	}
 	var r *pb.StartMoveResponse
 	if err := a.withNode(ctx, func(ctx context.Context, c *client.Client) (err error) {

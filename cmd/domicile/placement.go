@@ -16,7 +16,7 @@ import (
 
 func (a *app) placementCommand() *cobra.Command {
 	group := &cobra.Command{
-		Use: "placement", Short: "Show where the logs that may move are, and why",
+		Use: "placement", Short: "Show where the logs that may move are, and why; let one go further",
 		Example: "  domicile placement ls",
 	}
 	group.AddCommand(
@@ -42,6 +42,7 @@ func (a *app) placementCommand() *cobra.Command {
 				section(b, logName(l.GetLog()), paragraphs(l.GetExplain()), unknown)
 			}
 		}),
+		a.placementWiden(),
 	)
 	return group
 }

@@ -27,6 +27,9 @@ type PlacementConfig struct {
 	Authority func() *pb.AuthorityState
 	// Snapshot shortens the log of this node's voter, and counts its entries.
 	Snapshot func() (entries uint64, err error)
+	// Change changes who decides, Widen how far a log may go.
+	Change func(context.Context, *pb.ChangeAuthorityRequest) (*pb.GovernResponse, error)
+	Widen  func(context.Context, *pb.WidenTermsRequest) (*pb.GovernResponse, error)
 }
 
 // Placements is PlacementService. Safe for concurrent use.
@@ -68,6 +71,18 @@ func (p *Placements) Placements(_ context.Context, req *pb.PlacementsRequest) (*
 func (p *Placements) SnapshotAuthority(context.Context, *pb.SnapshotAuthorityRequest) (*pb.SnapshotAuthorityResponse, error) {
 	entries, err := p.config.Snapshot()
 	return &pb.SnapshotAuthorityResponse{Entries: entries}, wire.GRPCError(err)
+}
+
+// ChangeAuthority changes who decides where logs are.
+func (p *Placements) ChangeAuthority(ctx context.Context, req *pb.ChangeAuthorityRequest) (*pb.GovernResponse, error) {
+	m, err := p.config.Change(ctx, req)
+	return m, wire.GRPCError(err)
+}
+
+// WidenTerms lets a log go as far as its declaration says.
+func (p *Placements) WidenTerms(ctx context.Context, req *pb.WidenTermsRequest) (*pb.GovernResponse, error) {
+	m, err := p.config.Widen(ctx, req)
+	return m, wire.GRPCError(err)
 }
 
 func (p *Placements) log(f *regions.Federation, t *regions.Topic, id api.LogID, placed map[api.LogID]placement.Log) *pb.PlacedLog {

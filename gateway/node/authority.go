@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"domicile/api"
 	"domicile/gateway/placer"
@@ -21,6 +20,7 @@ import (
 const (
 	councilFolder = "council"
 	followerCache = "placement.cache"
+	formerVoters  = "council.former" // folders of voters that were replaced
 	placedNames   = "placement.names"
 )
 
@@ -47,23 +47,29 @@ func (n *Node) hasVoter() bool {
 	return err == nil
 }
 
-// coldPlacement reads the placement cache. A damaged one is put aside: until the authority
-// is heard, logs that may move are then as if they had never been placed, and take nothing.
+// coldPlacement reads the placement caches: of the voter that lives here, and of what this
+// node followed without one. The later word counts. A damaged one is put aside: until the
+// authority is heard, logs that may move are then as if they had never been placed, and take
+// nothing.
 func (n *Node) coldPlacement() *placement.State {
-	path := filepath.Join(n.cfg.Data, followerCache)
-	if n.hasVoter() {
-		path = filepath.Join(CouncilDir(n.cfg.Data), council.CacheFile)
+	var latest *placement.State
+	for _, path := range n.caches() {
+		state, _, err := council.LoadCache(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			n.logger.Error("the placement cache is damaged and put aside: logs that may move take no record until the authority is heard",
+				"err", err, "aside", os.Rename(path, path+".damaged"))
+		case latest == nil || state.Generation() > latest.Generation() || state.Generation() == latest.Generation() && state.Version() > latest.Version():
+			latest = state
+		}
 	}
-	state, _, err := council.LoadCache(path)
-	switch {
-	case err == nil:
-		return state
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	}
-	n.logger.Error("the placement cache is damaged and put aside: logs that may move take no record until the authority is heard",
-		"err", err, "aside", os.Rename(path, path+".damaged"))
-	return nil
+	return latest
+}
+
+// caches are where this node keeps what it knows of the placement.
+func (n *Node) caches() []string {
+	return []string{filepath.Join(CouncilDir(n.cfg.Data), council.CacheFile), filepath.Join(n.cfg.Data, followerCache)}
 }
 
 // openAuthority begins to speak with the placement authority for the region.
@@ -74,14 +80,14 @@ func (t *turn) openAuthority(context.Context) error {
 	for id := range t.placer.Known() {
 		t.retire(id) // a crash may have come between the deletion and the telling of it
 	}
-	a, end, err := t.openCouncil(t.mesh)
+	p, err := t.openDelegate(t.mesh, t.placer.Attach)
 	if err != nil {
 		return err
 	}
-	t.placer.Attach(a)
 	t.onClose(func(ctx context.Context) error {
+		err := p.close(ctx)
 		t.placer.Detach()
-		return end(ctx)
+		return err
 	})
 	return nil
 }
@@ -94,35 +100,6 @@ func (t *turn) retire(id api.LogID) {
 	if d, ok := t.fabric.Deleted(id); ok && d.Kind == string(regions.RoleHome) {
 		t.placer.Deleted(id, d.Incarnation)
 	}
-}
-
-// openCouncil opens this node's part in the placement authority: its voter, if one lives
-// here, else a follower.
-func (n *Node) openCouncil(mesh *link.Mesh) (placer.Authority, func(context.Context) error, error) {
-	trouble := ""
-	defer func() { n.voterless.Store(&trouble) }()
-	if n.hasVoter() {
-		v, err := council.Open(council.Config{Dir: CouncilDir(n.cfg.Data), Lines: mesh.Council(), Boot: n.seams.Boot, Pace: n.seams.Pace, Log: n.logger})
-		if err == nil {
-			n.voter.Store(v)
-			return v, func(ctx context.Context) error {
-				n.voter.Store(nil)
-				return v.Close(ctx)
-			}, nil
-		}
-		trouble = "this region's voter does not open, so the region follows without a vote: " + err.Error()
-		n.logger.Error("this region's voter does not open; it follows without a vote", "err", err)
-	} else if n.out == nil && slices.Contains(n.federation.Voters(), n.cfg.Region) {
-		trouble = "this region votes on who owns logs, and no voter lives on this node, so the region follows without a vote: domicile control found makes one"
-		n.logger.Error("this region votes on who owns logs, and no voter lives on this node: it follows without a vote; see domicile control found",
-			"dir", CouncilDir(n.cfg.Data))
-	}
-	f, err := council.Follow(council.FollowerConfig{Cache: filepath.Join(n.cfg.Data, followerCache), Lines: mesh.Council(), Voters: n.nearVoters(),
-		Clock: n.seams.Clock, Pace: n.seams.Pace, Log: n.logger})
-	if err != nil {
-		return nil, nil, err
-	}
-	return following{f, n.cfg.Region}, func(context.Context) error { f.Close(); return nil }, nil
 }
 
 // attend keeps this node's part in the placement authority while another one holds the
@@ -145,12 +122,11 @@ func (n *Node) attend(ctx context.Context) (leave func()) {
 			return err
 		}
 		parts = append(parts, mesh.Close)
-		a, end, err := n.openCouncil(mesh)
+		p, err := n.openDelegate(mesh, n.placer.Watch)
 		if err != nil {
 			return err
 		}
-		parts = append(parts, end, func(context.Context) error { n.placer.Detach(); return nil })
-		n.placer.Watch(a)
+		parts = append(parts, func(context.Context) error { n.placer.Detach(); return nil }, p.close)
 		mesh.Start(n.life)
 		return nil
 	}()
@@ -158,13 +134,6 @@ func (n *Node) attend(ctx context.Context) (leave func()) {
 		n.logger.Error("this node takes no part in the placement authority while another one holds the seat", "err", err)
 	}
 	return leave
-}
-
-// nearVoters lists the voters that this region has a link with.
-func (n *Node) nearVoters() []string {
-	return slices.DeleteFunc(slices.Clone(n.federation.Voters()), func(v string) bool {
-		return !slices.Contains(n.federation.Peers(n.cfg.Region), v)
-	})
 }
 
 // following is a follower as its region's way to the authority.

@@ -64,9 +64,10 @@ type Node struct {
 	turn      atomic.Pointer[turn]  // nil: this node does not hold the seat, or is about to open
 	unopened  atomic.Pointer[error] // why the last try to open a turn failed; nil: it did not
 	voter     atomic.Pointer[council.Voter]
-	voterless atomic.Pointer[string] // why the region's vote is not on this node, though it should be; "": it is, or need not
-	link      atomic.Pointer[string] // where the last turn's links listened
-	unfollow  context.CancelFunc     // ends following the seat; nil: not begun
+	delegate  atomic.Pointer[delegate] // in the placement authority; nil: none is open
+	voterless atomic.Pointer[string]   // why the region's vote is not on this node, though it should be; "": it is, or need not
+	link      atomic.Pointer[string]   // where the last turn's links listened
+	unfollow  context.CancelFunc       // ends following the seat; nil: not begun
 	following sync.WaitGroup
 
 	acting sync.Mutex    // one change of topics, or opening of a turn, at a time
@@ -185,7 +186,7 @@ func (n *Node) openIdentity(context.Context) error {
 func (n *Node) openStore(ctx context.Context) error {
 	var err error
 	n.fabric, err = fabric.Open(ctx, fabric.Config{
-		Region: n.cfg.Region, Federation: n.federation.Name(), Dir: n.cfg.Data, Lodgers: []string{councilFolder}, MaxStore: int64(n.cfg.MaxStore),
+		Region: n.cfg.Region, Federation: n.federation.Name(), Dir: n.cfg.Data, Lodgers: []string{councilFolder, formerVoters}, MaxStore: int64(n.cfg.MaxStore),
 		Clock: n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger, Hooks: n.seams.Hooks.Fabric, Cluster: n.cluster(),
 	})
 	if err != nil {

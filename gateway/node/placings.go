@@ -2,6 +2,7 @@ package node
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"domicile/api"
@@ -14,6 +15,7 @@ import (
 func (n *Node) openPlacings() {
 	n.placings = admin.NewPlacements(admin.PlacementConfig{
 		Region: n.cfg.Region, Federation: n.federation, Clock: n.seams.Clock, Logs: n.placedLogs, Lease: n.lease, Authority: n.authorityState, Snapshot: n.snapshotVoter,
+		Change: n.changeAuthority, Widen: n.widenTerms,
 	})
 }
 
@@ -58,10 +60,16 @@ func (n *Node) authorityState() *pb.AuthorityState {
 	if s.Failed != nil {
 		m.Trouble = "the voter stands still: " + s.Failed.Error()
 	}
-	for region := range s.Rivals {
+	for region, r := range s.Rivals {
 		m.Rivals = append(m.Rivals, region)
+		if r.Generation == 0 && s.Generation == 0 {
+			m.Trouble = "voters that were founded under differing names never agree: stop the nodes of all but one of them, move their folder " + councilFolder + " away, and run domicile control found there with --authority " + s.Authority
+		}
 	}
 	slices.Sort(m.Rivals)
+	if m.Trouble == "" && m.Role == "voter" && len(m.Voting) > 0 && !slices.Equal(slices.Sorted(slices.Values(m.Voting)), m.Voters) {
+		m.Trouble = "who votes and who does by federation.yaml differ: " + strings.Join(m.Voting, ", ") + " | " + strings.Join(m.Voters, ", ") + "; domicile control voters add and remove change the first"
+	}
 	return m
 }
 

@@ -118,6 +118,20 @@ func (p *Placer) overdue() []placement.Command {
 	return out
 }
 
+// Widening is the change of a log's terms that the authority takes only from people: what
+// the region, its home, would declare it as by now. false: it is declared so.
+func (p *Placer) Widening(id api.LogID) (c placement.Command, from placement.Terms, ok bool, err error) {
+	p.mu.RLock()
+	h, open := p.homes[id]
+	l := p.named[id]
+	p.mu.RUnlock()
+	if !open || l.Incarnation == "" {
+		return c, from, false, nil
+	}
+	c, err = p.declaration(id, h, l)
+	return c, l.Terms, err == nil && c.Verb == placement.Alter, err
+}
+
 // declaration is what the authority is to be told of a log that is open here, l as it has
 // it, without an incarnation if it has not. A log on the move is altered when that is over.
 func (p *Placer) declaration(id api.LogID, h home, l placement.Log) (placement.Command, error) {

@@ -97,6 +97,13 @@ func (p *Placer) Authority() (name string, generation uint32, version uint64) {
 	return p.state.Authority(), p.state.Generation(), p.state.Version()
 }
 
+// Voters are the regions that vote, as the authority noted it; none: it noted no change yet.
+func (p *Placer) Voters() []string {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.state.Voters()
+}
+
 // mayWrite refuses unless this region may write the log in its epoch now. unconfirmed: it
 // may, by the log's declaration, although the authority is out of reach, and what it
 // writes may yet be void.

@@ -119,18 +119,33 @@ func (p *Placer) watch(a Authority) context.Context {
 	return ctx
 }
 
-// Detach ends what Attach or Watch began and waits for it. Leases run out from here on.
+// Detach ends what Attach or Watch began and waits for it; the region's logs are closed.
+// Leases run out from here on.
 func (p *Placer) Detach() {
+	p.mu.Lock()
+	clear(p.homes)
+	p.mu.Unlock()
+	p.Release()
+	p.keepNames()
+}
+
+// Release is Detach for a node whose logs stay open, until the next Attach or Watch.
+func (p *Placer) Release() {
 	p.mu.Lock()
 	end := p.end
 	p.authority, p.end = nil, nil
-	clear(p.homes)
 	p.mu.Unlock()
 	if end != nil {
 		end()
 	}
 	p.work.Wait()
-	p.keepNames()
+}
+
+// Attached reports whether the placer works with an authority.
+func (p *Placer) Attached() bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.authority != nil
 }
 
 // Submit brings a command to the authority, as Authority.Submit does. Without one it is

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"domicile/api"
 	"domicile/regions/placement"
 )
@@ -47,15 +49,9 @@ func (v *Voter) lead(ctx context.Context) {
 	}
 	v.machine.elected()
 	v.renewals.open()
-	renew, lapse, look := time.NewTicker(v.cfg.Pace.Of(renewBatch)), time.NewTicker(v.cfg.Pace.Of(lapseCheck)), time.NewTicker(v.cfg.Pace.Of(lookEvery))
+	renew, lapse := time.NewTicker(v.cfg.Pace.Of(renewBatch)), time.NewTicker(v.cfg.Pace.Of(lapseCheck))
 	defer renew.Stop()
 	defer lapse.Stop()
-	defer look.Stop()
-	if len(v.mark.Others) > 0 {
-		var looking sync.WaitGroup
-		looking.Go(func() { v.lookOut(ctx, look.C) })
-		defer looking.Wait()
-	}
 	for changed := v.machine.next(); ; {
 		select {
 		case <-ctx.Done():
@@ -96,27 +92,41 @@ func (v *Voter) settle(ctx context.Context) bool {
 	return err == nil
 }
 
-// lookOut greets the regions of the founding before, so that two authorities that live side
-// by side learn of each other, and takes in what the earlier one decided meanwhile.
-func (v *Voter) lookOut(ctx context.Context, every <-chan time.Time) {
+// lookOut greets the regions of the founding before, and those that were found to belong to
+// another, so that two authorities that live side by side learn of each other and of their
+// end; who leads takes in what the earlier one decided meanwhile.
+func (v *Voter) lookOut() {
+	every := time.NewTicker(v.cfg.Pace.Of(lookEvery))
+	defer every.Stop()
 	for {
-		for _, region := range v.mark.Others {
+		for _, region := range v.strangers() {
 			h := v.greeting()
 			h.For = greet
 			var theirs hello
-			conn, err := open(ctx, v.cfg.Lines, region, h, func(name string, h hello) { v.noteRival(name, h); theirs = h })
+			conn, err := open(v.ctx, v.cfg.Lines, region, h, func(name string, h hello) { v.noteRival(name, h); theirs = h })
 			if err != nil {
 				continue
 			}
 			_ = conn.Close() // greeted
-			v.meetOnce(ctx, region, theirs)
+			if v.raft.State() == raft.Leader {
+				v.meetOnce(v.ctx, region, theirs)
+			}
 		}
 		select {
-		case <-every:
-		case <-ctx.Done():
+		case <-every.C:
+		case <-v.ctx.Done():
 			return
 		}
 	}
+}
+
+// strangers are the regions that may belong to another founding.
+func (v *Voter) strangers() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := slices.Concat(v.mark.Others, slices.Collect(maps.Keys(v.rivals)))
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // meetOnce takes in what a region of an earlier founding says, unless that was done.

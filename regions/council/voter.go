@@ -126,7 +126,8 @@ func (v *Voter) open() (err error) {
 	v.renewals.init()
 	v.wg.Go(v.serve)
 	v.wg.Go(func() { v.govern(notify) })
-	v.wg.Go(func() { v.keepCache() })
+	v.wg.Go(v.keepCache)
+	v.wg.Go(v.lookOut)
 	return nil
 }
 

@@ -36,7 +36,7 @@ func (v *Voter) ChangeVoters(ctx context.Context, c VoterChange) error {
 		}
 		switch leader := v.leader(); leader {
 		case "":
-			return false, noLeader()
+			return v.askToJoin(ctx, c)
 		case v.mark.Region:
 			return v.changeHere(ctx, c)
 		default:
@@ -44,6 +44,22 @@ func (v *Voter) ChangeVoters(ctx context.Context, c VoterChange) error {
 			return sent, err
 		}
 	})
+}
+
+// askToJoin brings the change to a voter that this one, which votes nowhere yet, is to join.
+func (v *Voter) askToJoin(ctx context.Context, c VoterChange) (sent bool, err error) {
+	if len(v.voters()) > 0 || len(v.mark.Join) == 0 {
+		return false, noLeader()
+	}
+	for _, region := range v.mark.Join {
+		var maybe bool
+		_, maybe, err = ask(ctx, v.cfg.Lines, region, v.greeting(), v.noteRival, request{Change: &c})
+		sent = sent || maybe
+		if err == nil || definite(err) && api.CodeOf(err) != api.Contested {
+			break // else it may be one that was overtaken itself
+		}
+	}
+	return sent, err
 }
 
 // changeHere is ChangeVoters at the leader.

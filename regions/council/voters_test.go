@@ -60,8 +60,8 @@ func TestRA5_VotersChangeOneByOneAndNeverBelowAMajority(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start(lost)
-	if err := change(leader, lost, false); err != nil {
-		t.Fatalf("it joins: %v", err)
+	if err := change(lost, lost, false); err != nil {
+		t.Fatalf("it joins, by its own asking: %v", err)
 	}
 	w.until("it votes", func() bool { _, aside := w.seats[lost].Aside(); return !aside })
 	leader = w.leader()

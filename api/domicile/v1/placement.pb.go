@@ -801,6 +801,251 @@ func (x *SnapshotAuthorityResponse) GetEntries() uint64 {
 	return 0
 }
 
+type ChangeAuthorityRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`     // found | add | remove
+	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"` // found, add: the node's own
+	Plan          string                 `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`     // what a dry run printed
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	Approvals     []string               `protobuf:"bytes,6,rep,name=approvals,proto3" json:"approvals,omitempty"` // signed statements for the plan
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeAuthorityRequest) Reset() {
+	*x = ChangeAuthorityRequest{}
+	mi := &file_domicile_v1_placement_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeAuthorityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeAuthorityRequest) ProtoMessage() {}
+
+func (x *ChangeAuthorityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_placement_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeAuthorityRequest.ProtoReflect.Descriptor instead.
+func (*ChangeAuthorityRequest) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_placement_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ChangeAuthorityRequest) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *ChangeAuthorityRequest) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *ChangeAuthorityRequest) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *ChangeAuthorityRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ChangeAuthorityRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *ChangeAuthorityRequest) GetApprovals() []string {
+	if x != nil {
+		return x.Approvals
+	}
+	return nil
+}
+
+type WidenTermsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Slot          string                 `protobuf:"bytes,2,opt,name=slot,proto3" json:"slot,omitempty"` // empty: the topic's only log
+	Plan          string                 `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	Approvals     []string               `protobuf:"bytes,6,rep,name=approvals,proto3" json:"approvals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WidenTermsRequest) Reset() {
+	*x = WidenTermsRequest{}
+	mi := &file_domicile_v1_placement_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WidenTermsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WidenTermsRequest) ProtoMessage() {}
+
+func (x *WidenTermsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_placement_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WidenTermsRequest.ProtoReflect.Descriptor instead.
+func (*WidenTermsRequest) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_placement_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *WidenTermsRequest) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *WidenTermsRequest) GetSlot() string {
+	if x != nil {
+		return x.Slot
+	}
+	return ""
+}
+
+func (x *WidenTermsRequest) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *WidenTermsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *WidenTermsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *WidenTermsRequest) GetApprovals() []string {
+	if x != nil {
+		return x.Approvals
+	}
+	return nil
+}
+
+// GovernResponse says what would be done, or was.
+type GovernResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plan          string                 `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`            // what approvals and the act itself name
+	Says          []string               `protobuf:"bytes,2,rep,name=says,proto3" json:"says,omitempty"`            // in words
+	Approvals     uint32                 `protobuf:"varint,3,opt,name=approvals,proto3" json:"approvals,omitempty"` // people other than the one who asks
+	ApprovalRole  string                 `protobuf:"bytes,4,opt,name=approval_role,json=approvalRole,proto3" json:"approval_role,omitempty"`
+	Done          bool                   `protobuf:"varint,5,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GovernResponse) Reset() {
+	*x = GovernResponse{}
+	mi := &file_domicile_v1_placement_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GovernResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GovernResponse) ProtoMessage() {}
+
+func (x *GovernResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_placement_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GovernResponse.ProtoReflect.Descriptor instead.
+func (*GovernResponse) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_placement_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GovernResponse) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *GovernResponse) GetSays() []string {
+	if x != nil {
+		return x.Says
+	}
+	return nil
+}
+
+func (x *GovernResponse) GetApprovals() uint32 {
+	if x != nil {
+		return x.Approvals
+	}
+	return 0
+}
+
+func (x *GovernResponse) GetApprovalRole() string {
+	if x != nil {
+		return x.ApprovalRole
+	}
+	return ""
+}
+
+func (x *GovernResponse) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
 var File_domicile_v1_placement_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_placement_proto_rawDesc = "" +
@@ -883,11 +1128,34 @@ const file_domicile_v1_placement_proto_rawDesc = "" +
 	"\x06reason\x18\a \x01(\tR\x06reason\"\x1a\n" +
 	"\x18SnapshotAuthorityRequest\"5\n" +
 	"\x19SnapshotAuthorityResponse\x12\x18\n" +
-	"\aentries\x18\x01 \x01(\x04R\aentries2\xc5\x01\n" +
+	"\aentries\x18\x01 \x01(\x04R\aentries\"\xa7\x01\n" +
+	"\x16ChangeAuthorityRequest\x12\x12\n" +
+	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12\x12\n" +
+	"\x04plan\x18\x03 \x01(\tR\x04plan\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12\x1c\n" +
+	"\tapprovals\x18\x06 \x03(\tR\tapprovals\"\xa0\x01\n" +
+	"\x11WidenTermsRequest\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x12\n" +
+	"\x04slot\x18\x02 \x01(\tR\x04slot\x12\x12\n" +
+	"\x04plan\x18\x03 \x01(\tR\x04plan\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12\x1c\n" +
+	"\tapprovals\x18\x06 \x03(\tR\tapprovals\"\x8f\x01\n" +
+	"\x0eGovernResponse\x12\x12\n" +
+	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x12\n" +
+	"\x04says\x18\x02 \x03(\tR\x04says\x12\x1c\n" +
+	"\tapprovals\x18\x03 \x01(\rR\tapprovals\x12#\n" +
+	"\rapproval_role\x18\x04 \x01(\tR\fapprovalRole\x12\x12\n" +
+	"\x04done\x18\x05 \x01(\bR\x04done2\xe5\x02\n" +
 	"\x10PlacementService\x12M\n" +
 	"\n" +
 	"Placements\x12\x1e.domicile.v1.PlacementsRequest\x1a\x1f.domicile.v1.PlacementsResponse\x12b\n" +
-	"\x11SnapshotAuthority\x12%.domicile.v1.SnapshotAuthorityRequest\x1a&.domicile.v1.SnapshotAuthorityResponseB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
+	"\x11SnapshotAuthority\x12%.domicile.v1.SnapshotAuthorityRequest\x1a&.domicile.v1.SnapshotAuthorityResponse\x12S\n" +
+	"\x0fChangeAuthority\x12#.domicile.v1.ChangeAuthorityRequest\x1a\x1b.domicile.v1.GovernResponse\x12I\n" +
+	"\n" +
+	"WidenTerms\x12\x1e.domicile.v1.WidenTermsRequest\x1a\x1b.domicile.v1.GovernResponseB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
 var (
 	file_domicile_v1_placement_proto_rawDescOnce sync.Once
@@ -901,7 +1169,7 @@ func file_domicile_v1_placement_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_placement_proto_rawDescData
 }
 
-var file_domicile_v1_placement_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_domicile_v1_placement_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_domicile_v1_placement_proto_goTypes = []any{
 	(*PlacementsRequest)(nil),         // 0: domicile.v1.PlacementsRequest
 	(*PlacementsResponse)(nil),        // 1: domicile.v1.PlacementsResponse
@@ -911,25 +1179,32 @@ var file_domicile_v1_placement_proto_goTypes = []any{
 	(*PlacedMove)(nil),                // 5: domicile.v1.PlacedMove
 	(*SnapshotAuthorityRequest)(nil),  // 6: domicile.v1.SnapshotAuthorityRequest
 	(*SnapshotAuthorityResponse)(nil), // 7: domicile.v1.SnapshotAuthorityResponse
-	(*LogId)(nil),                     // 8: domicile.v1.LogId
-	(*Epoch)(nil),                     // 9: domicile.v1.Epoch
-	(*OpenTail)(nil),                  // 10: domicile.v1.OpenTail
+	(*ChangeAuthorityRequest)(nil),    // 8: domicile.v1.ChangeAuthorityRequest
+	(*WidenTermsRequest)(nil),         // 9: domicile.v1.WidenTermsRequest
+	(*GovernResponse)(nil),            // 10: domicile.v1.GovernResponse
+	(*LogId)(nil),                     // 11: domicile.v1.LogId
+	(*Epoch)(nil),                     // 12: domicile.v1.Epoch
+	(*OpenTail)(nil),                  // 13: domicile.v1.OpenTail
 }
 var file_domicile_v1_placement_proto_depIdxs = []int32{
 	2,  // 0: domicile.v1.PlacementsResponse.authority:type_name -> domicile.v1.AuthorityState
 	3,  // 1: domicile.v1.PlacementsResponse.logs:type_name -> domicile.v1.PlacedLog
-	8,  // 2: domicile.v1.PlacedLog.log:type_name -> domicile.v1.LogId
-	9,  // 3: domicile.v1.PlacedLog.epoch:type_name -> domicile.v1.Epoch
+	11, // 2: domicile.v1.PlacedLog.log:type_name -> domicile.v1.LogId
+	12, // 3: domicile.v1.PlacedLog.epoch:type_name -> domicile.v1.Epoch
 	4,  // 4: domicile.v1.PlacedLog.history:type_name -> domicile.v1.PastEpoch
 	5,  // 5: domicile.v1.PlacedLog.move:type_name -> domicile.v1.PlacedMove
-	10, // 6: domicile.v1.PlacedLog.tails:type_name -> domicile.v1.OpenTail
-	9,  // 7: domicile.v1.PastEpoch.epoch:type_name -> domicile.v1.Epoch
+	13, // 6: domicile.v1.PlacedLog.tails:type_name -> domicile.v1.OpenTail
+	12, // 7: domicile.v1.PastEpoch.epoch:type_name -> domicile.v1.Epoch
 	0,  // 8: domicile.v1.PlacementService.Placements:input_type -> domicile.v1.PlacementsRequest
 	6,  // 9: domicile.v1.PlacementService.SnapshotAuthority:input_type -> domicile.v1.SnapshotAuthorityRequest
-	1,  // 10: domicile.v1.PlacementService.Placements:output_type -> domicile.v1.PlacementsResponse
-	7,  // 11: domicile.v1.PlacementService.SnapshotAuthority:output_type -> domicile.v1.SnapshotAuthorityResponse
-	10, // [10:12] is the sub-list for method output_type
-	8,  // [8:10] is the sub-list for method input_type
+	8,  // 10: domicile.v1.PlacementService.ChangeAuthority:input_type -> domicile.v1.ChangeAuthorityRequest
+	9,  // 11: domicile.v1.PlacementService.WidenTerms:input_type -> domicile.v1.WidenTermsRequest
+	1,  // 12: domicile.v1.PlacementService.Placements:output_type -> domicile.v1.PlacementsResponse
+	7,  // 13: domicile.v1.PlacementService.SnapshotAuthority:output_type -> domicile.v1.SnapshotAuthorityResponse
+	10, // 14: domicile.v1.PlacementService.ChangeAuthority:output_type -> domicile.v1.GovernResponse
+	10, // 15: domicile.v1.PlacementService.WidenTerms:output_type -> domicile.v1.GovernResponse
+	12, // [12:16] is the sub-list for method output_type
+	8,  // [8:12] is the sub-list for method input_type
 	8,  // [8:8] is the sub-list for extension type_name
 	8,  // [8:8] is the sub-list for extension extendee
 	0,  // [0:8] is the sub-list for field type_name
@@ -948,7 +1223,7 @@ func file_domicile_v1_placement_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_placement_proto_rawDesc), len(file_domicile_v1_placement_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,6 +21,8 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	PlacementService_Placements_FullMethodName        = "/domicile.v1.PlacementService/Placements"
 	PlacementService_SnapshotAuthority_FullMethodName = "/domicile.v1.PlacementService/SnapshotAuthority"
+	PlacementService_ChangeAuthority_FullMethodName   = "/domicile.v1.PlacementService/ChangeAuthority"
+	PlacementService_WidenTerms_FullMethodName        = "/domicile.v1.PlacementService/WidenTerms"
 )
 
 // PlacementServiceClient is the client API for PlacementService service.
@@ -33,6 +35,12 @@ type PlacementServiceClient interface {
 	Placements(ctx context.Context, in *PlacementsRequest, opts ...grpc.CallOption) (*PlacementsResponse, error)
 	// SnapshotAuthority shortens the log of this node's voter, after it wrote the audit out.
 	SnapshotAuthority(ctx context.Context, in *SnapshotAuthorityRequest, opts ...grpc.CallOption) (*SnapshotAuthorityResponse, error)
+	// ChangeAuthority changes who decides: it founds the authority anew, or gives a region a
+	// vote or takes it away.
+	ChangeAuthority(ctx context.Context, in *ChangeAuthorityRequest, opts ...grpc.CallOption) (*GovernResponse, error)
+	// WidenTerms lets a log go as far as its declaration and the policy say by now, where that
+	// is further than the authority has it. It takes two people of compliance.
+	WidenTerms(ctx context.Context, in *WidenTermsRequest, opts ...grpc.CallOption) (*GovernResponse, error)
 }
 
 type placementServiceClient struct {
@@ -63,6 +71,26 @@ func (c *placementServiceClient) SnapshotAuthority(ctx context.Context, in *Snap
 	return out, nil
 }
 
+func (c *placementServiceClient) ChangeAuthority(ctx context.Context, in *ChangeAuthorityRequest, opts ...grpc.CallOption) (*GovernResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GovernResponse)
+	err := c.cc.Invoke(ctx, PlacementService_ChangeAuthority_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *placementServiceClient) WidenTerms(ctx context.Context, in *WidenTermsRequest, opts ...grpc.CallOption) (*GovernResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GovernResponse)
+	err := c.cc.Invoke(ctx, PlacementService_WidenTerms_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PlacementServiceServer is the server API for PlacementService service.
 // All implementations must embed UnimplementedPlacementServiceServer
 // for forward compatibility.
@@ -73,6 +101,12 @@ type PlacementServiceServer interface {
 	Placements(context.Context, *PlacementsRequest) (*PlacementsResponse, error)
 	// SnapshotAuthority shortens the log of this node's voter, after it wrote the audit out.
 	SnapshotAuthority(context.Context, *SnapshotAuthorityRequest) (*SnapshotAuthorityResponse, error)
+	// ChangeAuthority changes who decides: it founds the authority anew, or gives a region a
+	// vote or takes it away.
+	ChangeAuthority(context.Context, *ChangeAuthorityRequest) (*GovernResponse, error)
+	// WidenTerms lets a log go as far as its declaration and the policy say by now, where that
+	// is further than the authority has it. It takes two people of compliance.
+	WidenTerms(context.Context, *WidenTermsRequest) (*GovernResponse, error)
 	mustEmbedUnimplementedPlacementServiceServer()
 }
 
@@ -88,6 +122,12 @@ func (UnimplementedPlacementServiceServer) Placements(context.Context, *Placemen
 }
 func (UnimplementedPlacementServiceServer) SnapshotAuthority(context.Context, *SnapshotAuthorityRequest) (*SnapshotAuthorityResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SnapshotAuthority not implemented")
+}
+func (UnimplementedPlacementServiceServer) ChangeAuthority(context.Context, *ChangeAuthorityRequest) (*GovernResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeAuthority not implemented")
+}
+func (UnimplementedPlacementServiceServer) WidenTerms(context.Context, *WidenTermsRequest) (*GovernResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WidenTerms not implemented")
 }
 func (UnimplementedPlacementServiceServer) mustEmbedUnimplementedPlacementServiceServer() {}
 func (UnimplementedPlacementServiceServer) testEmbeddedByValue()                          {}
@@ -146,6 +186,42 @@ func _PlacementService_SnapshotAuthority_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PlacementService_ChangeAuthority_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeAuthorityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlacementServiceServer).ChangeAuthority(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlacementService_ChangeAuthority_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlacementServiceServer).ChangeAuthority(ctx, req.(*ChangeAuthorityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlacementService_WidenTerms_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WidenTermsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlacementServiceServer).WidenTerms(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlacementService_WidenTerms_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlacementServiceServer).WidenTerms(ctx, req.(*WidenTermsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PlacementService_ServiceDesc is the grpc.ServiceDesc for PlacementService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -160,6 +236,14 @@ var PlacementService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SnapshotAuthority",
 			Handler:    _PlacementService_SnapshotAuthority_Handler,
+		},
+		{
+			MethodName: "ChangeAuthority",
+			Handler:    _PlacementService_ChangeAuthority_Handler,
+		},
+		{
+			MethodName: "WidenTerms",
+			Handler:    _PlacementService_WidenTerms_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

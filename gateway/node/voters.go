@@ -1,0 +1,229 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"domicile/api"
+	"domicile/regions/approval"
+	"domicile/regions/council"
+	"domicile/regions/placement"
+)
+
+// votes refuses what only a region that the manifest has vote may do.
+func (p *delegate) votes(op string) error {
+	if voters := p.federation.Voters(); !slices.Contains(voters, p.cfg.Region) {
+		return &api.Error{Code: api.ConfigInvalid, Op: op, Region: p.cfg.Region, Field: "authority.voters", Value: strings.Join(voters, ","),
+			Hint: "federation.yaml does not have this region vote: name it there, in every region's file alike, and start the nodes again"}
+	}
+	return nil
+}
+
+// otherVoters are the regions besides this one that vote, by the authority or the manifest.
+func (p *delegate) otherVoters() []string {
+	all := append(p.placer.Voters(), p.federation.Voters()...)
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(r string) bool { return r == p.cfg.Region })
+}
+
+// foundAnew has the authority go on, in a later generation, from what this region knows of
+// it, because those who decided are lost.
+func (p *delegate) foundAnew() (*governing, error) {
+	const op = "found authority"
+	if err := p.votes(op); err != nil {
+		return nil, err
+	}
+	refuse := func(hint string) error {
+		return &api.Error{Code: api.PlacementRefused, Op: op, Region: p.cfg.Region, Field: "authority", Hint: hint}
+	}
+	name, generation, version := p.placer.Authority()
+	_, reached, heard := p.placer.Answered()
+	if v := p.Node.voter.Load(); v != nil && has(v) {
+		reached = reached || v.Status().Leader != ""
+	}
+	others := p.otherVoters()
+	switch {
+	case generation == 0:
+		return nil, refuse("nothing is known here of an authority, so there is nothing to go on from: domicile control found -c node.yaml begins one")
+	case reached:
+		return nil, refuse("the authority answers: it is not lost. domicile control voters add and remove change who votes")
+	case len(others) == 0:
+		return nil, refuse("this region alone decides: start its voter")
+	}
+	age := "nobody was heard since this node started"
+	if ago, _, _ := p.placer.Answered(); heard {
+		age = "the authority was heard " + p.seams.Pace.Of(ago).Round(time.Second).String() + " ago"
+	}
+	says := []string{
+		fmt.Sprintf("%s founds the authority anew, as generation %d and its one voter, from what it knows of generation %d (version %d; %s)", p.cfg.Region, generation+1, generation, version, age),
+		"moves under way are dropped: each of their logs opens a new epoch at the home that it has",
+		"the voters before it, " + strings.Join(others, ", ") + ", are asked to decide nothing more as soon as they are heard, and join with domicile control voters add, one by one",
+		"a log that both sides gave to someone meanwhile is CONTESTED: both refuse records until domicile failover resolve",
+	}
+	for _, id := range sortedPlaced(p.placedLogs()) {
+		if l, _ := p.placer.Log(id); l.Op != nil && l.Status == placement.Moving {
+			says = append(says, fmt.Sprintf("dropped: the %s move of %s to %s, at step %s", l.Op.Kind, id, l.Op.Target, l.Op.Step))
+		}
+	}
+	g := &governing{act: "found", plan: planOf("found", p.federation.Name(), p.cfg.Region, name, fmt.Sprint(generation, version), strings.Join(others, ",")),
+		says: says, approvals: 2, role: approval.Incident, may: []string{approval.Incident}}
+	g.do = func(ctx context.Context, who, reason string, people []placement.Approval) error {
+		return p.change(ctx, func() error {
+			cache, err := p.latestCache(name, version)
+			if err != nil {
+				return err
+			}
+			b := council.Birth{Dir: CouncilDir(p.cfg.Data), Region: p.cfg.Region, Authority: rand.Text(), Voters: []string{p.cfg.Region}, Others: others, Cache: cache,
+				Actor: who, Reason: reason, Approvals: people}
+			return p.replaceVoter(b)
+		})
+	}
+	return g, nil
+}
+
+// latestCache is the cached state of exactly the authority and version that was looked at.
+func (p *delegate) latestCache(name string, version uint64) ([]byte, error) {
+	for _, path := range p.caches() {
+		if s, data, err := council.LoadCache(path); err == nil && s.Authority() == name && s.Version() == version {
+			return data, nil
+		}
+	}
+	return nil, &api.Error{Code: api.Conflict, Op: "found authority", Region: p.cfg.Region, Field: "plan", Hint: "what this region knows has changed since: look again"}
+}
+
+// replaceVoter makes the voter's folder, after it moved one that is there away.
+func (p *delegate) replaceVoter(b council.Birth) error {
+	if p.hasVoter() {
+		former := filepath.Join(p.cfg.Data, formerVoters, p.seams.Clock.Now().UTC().Format("20060102T150405.000000000Z"))
+		if err := os.MkdirAll(filepath.Dir(former), 0o700); err != nil {
+			return err
+		}
+		if err := os.Rename(b.Dir, former); err != nil {
+			return err
+		}
+		p.logger.Warn("this region's former voter is put aside", "dir", former)
+	}
+	return council.Create(b)
+}
+
+// joinVoters gives this region a vote in the authority that it follows.
+func (p *delegate) joinVoters() (*governing, error) {
+	const op = "add voter"
+	if err := p.votes(op); err != nil {
+		return nil, err
+	}
+	name, generation, _ := p.placer.Authority()
+	others := p.otherVoters()
+	v := p.Node.voter.Load()
+	switch {
+	case generation == 0:
+		return nil, &api.Error{Code: api.NotReady, Op: op, Region: p.cfg.Region, Hint: "nothing was heard of an authority yet, so there is none to join"}
+	case v != nil && has(v):
+		return nil, &api.Error{Code: api.Conflict, Op: op, Region: p.cfg.Region, Field: "region", Value: p.cfg.Region, Hint: "it votes already"}
+	}
+	says := []string{fmt.Sprintf("%s joins the voters of generation %d (%s), on this node", p.cfg.Region, generation, strings.Join(others, ", "))}
+	mine := v != nil && v.Status().Authority == name
+	if p.hasVoter() && !mine {
+		says = append(says, "the voter's folder that is here is put aside, in "+formerVoters)
+	}
+	g := &governing{act: "add-voter", plan: planOf("add-voter", p.federation.Name(), p.cfg.Region, name, strings.Join(others, ",")), says: says, role: approval.Incident,
+		may: []string{approval.Operator, approval.Incident}}
+	g.do = func(ctx context.Context, who, reason string, _ []placement.Approval) error {
+		if !mine {
+			if err := p.change(ctx, func() error {
+				return p.replaceVoter(council.Birth{Dir: CouncilDir(p.cfg.Data), Region: p.cfg.Region, Authority: name, Join: others, Others: others})
+			}); err != nil {
+				return err
+			}
+		}
+		v := p.Node.voter.Load()
+		if v == nil {
+			return &api.Error{Code: api.NotReady, Op: op, Region: p.cfg.Region, Hint: "the new voter does not open; status says why"}
+		}
+		return v.ChangeVoters(ctx, council.VoterChange{Region: p.cfg.Region, Actor: who, Reason: reason})
+	}
+	return g, nil
+}
+
+// has reports whether a voter has its say.
+func has(v *council.Voter) bool {
+	_, aside := v.Aside()
+	return !aside
+}
+
+// removeVoter takes a region's vote away.
+func (p *delegate) removeVoter(region string) (*governing, error) {
+	const op = "remove voter"
+	v := p.Node.voter.Load()
+	if v == nil || !has(v) {
+		return nil, &api.Error{Code: api.BadRequest, Op: op, Region: p.cfg.Region, Field: "region", Value: region, Hint: "ask a node whose voter has a vote: domicile control voters says which"}
+	}
+	before := slices.Sorted(slices.Values(v.Status().Voters))
+	if !slices.Contains(before, region) {
+		return nil, &api.Error{Code: api.BadRequest, Op: op, Field: "region", Value: region, Hint: "it has no vote; those who have: " + strings.Join(before, ", ")}
+	}
+	g := &governing{act: "remove-voter", plan: removalPlan(p.federation.Name(), v.Status().Authority, region, before), approvals: removalApprovals(before), role: approval.Incident,
+		may: []string{approval.Operator, approval.Incident}}
+	g.says = []string{fmt.Sprintf("%s loses its vote; %d of %d are left", region, len(before)-1, len(before))}
+	if g.approvals > 0 {
+		g.says = append(g.says, "with fewer than three voters nothing is decided while one is lost")
+	}
+	g.do = func(ctx context.Context, who, reason string, people []placement.Approval) error {
+		return v.ChangeVoters(ctx, council.VoterChange{Region: region, Remove: true, Actor: who, Reason: reason, Approvals: people})
+	}
+	return g, nil
+}
+
+func removalPlan(federation, authority, region string, before []string) string {
+	return planOf("remove-voter", federation, authority, region, strings.Join(before, ","))
+}
+
+// removalApprovals is how many people have to approve that one of these voters goes: two, if
+// what is left cannot lose another one.
+func removalApprovals(before []string) int {
+	if len(before) <= 3 {
+		return 2
+	}
+	return 0
+}
+
+// mayChangeVoters is asked where the leader is: by this node's own manifest, trust and roles.
+func (n *Node) mayChangeVoters(c council.VoterChange, before []string) error {
+	if !c.Remove {
+		if voters := n.federation.Voters(); !slices.Contains(voters, c.Region) {
+			return &api.Error{Code: api.PlacementRefused, Op: "add voter", Region: n.cfg.Region, Field: "authority.voters", Value: strings.Join(voters, ","),
+				Hint: "the leader's federation.yaml does not have " + c.Region + " vote: name it there, in every region's file alike"}
+		}
+		return nil
+	}
+	before = slices.Sorted(slices.Values(before))
+	g := &governing{act: "remove-voter", plan: removalPlan(n.federation.Name(), n.voterName(), c.Region, before), approvals: removalApprovals(before), role: approval.Incident}
+	var texts []string
+	for _, a := range c.Approvals {
+		texts = append(texts, a.Signed)
+	}
+	_, err := n.consents(g, c.Actor, texts)
+	return err
+}
+
+func (n *Node) voterName() string {
+	if v := n.voter.Load(); v != nil {
+		return v.Status().Authority
+	}
+	return ""
+}
+
+func sortedPlaced(logs map[api.LogID]placement.Log) []api.LogID {
+	var out []api.LogID
+	for id := range logs {
+		out = append(out, id)
+	}
+	slices.SortFunc(out, func(a, b api.LogID) int { return strings.Compare(a.String(), b.String()) })
+	return out
+}
