@@ -117,33 +117,11 @@ func TestS19_TwoAuthoritiesAndOneWinner(t *testing.T) {
 	m.more(40)
 
 	m.Heal()
-	for _, region := range m.Federation.Regions() {
-		m.until(region+" knows that two claim it", func() error {
-			if l := m.at(region); l.Status != placement.Contested {
-				return fmt.Errorf("%s in %s, %v", l.Status, l.Home, m.authority(region))
-			}
-			return nil
-		})
-		if _, err := publishTo(t, m.Lab, region, "orders", "contested-"+region); api.CodeOf(err) != api.Contested && api.CodeOf(err) != api.OutcomeUnknown {
-			t.Errorf("%s takes a contested log's record: %v", region, err)
-		}
-	}
+	m.contested()
 	m.resolve("us-east")
 	m.settled("us-east", "us-east", "eu-west", "eu-central")
 	m.more(40)
-	for _, region := range []string{"eu-west", "eu-central"} {
-		if err := m.govern(region, "add", region); err != nil {
-			t.Fatal(region, " joins: ", err)
-		}
-	}
-	for _, region := range m.Federation.Regions() {
-		m.until(region+" votes", func() error {
-			if s := m.authority(region); s.GetRole() != "voter" || len(s.GetVoting()) != 3 || s.GetTrouble() != "" || len(s.GetRivals()) > 0 {
-				return fmt.Errorf("%v", s)
-			}
-			return nil
-		})
-	}
+	m.joined("eu-west", "eu-central")
 	m.more(20)
 	stop()
 	west.Wait()
@@ -159,6 +137,41 @@ func TestS19_TwoAuthoritiesAndOneWinner(t *testing.T) {
 	}
 	t.Logf("void %d; refused on the way: %v", len(void), m.refused())
 	m.whole("us-east", void)
+}
+
+// contested waits until every region knows that two claim the log, and sees that none takes
+// a record of it.
+func (m *moved) contested() {
+	m.Helper()
+	for _, region := range m.Federation.Regions() {
+		m.until(region+" knows that two claim it", func() error {
+			if l := m.at(region); l.Status != placement.Contested {
+				return fmt.Errorf("%s in %s, %v", l.Status, l.Home, m.authority(region))
+			}
+			return nil
+		})
+		if _, err := publishTo(m.T, m.Lab, region, "orders", "contested-"+region); api.CodeOf(err) != api.Contested && api.CodeOf(err) != api.OutcomeUnknown {
+			m.Errorf("%s takes a contested log's record: %v", region, err)
+		}
+	}
+}
+
+// joined has regions join the voters, one after the other.
+func (m *moved) joined(regions ...string) {
+	m.Helper()
+	for _, region := range regions {
+		if err := m.govern(region, "add", region); err != nil {
+			m.Fatal(region, " joins: ", err)
+		}
+	}
+	for _, region := range m.Federation.Regions() {
+		m.until(region+" votes", func() error {
+			if s := m.authority(region); s.GetRole() != "voter" || len(s.GetVoting()) != 3 || s.GetTrouble() != "" || len(s.GetRivals()) > 0 {
+				return fmt.Errorf("%v", s)
+			}
+			return nil
+		})
+	}
 }
 
 // resolve has the claim of a region stand.

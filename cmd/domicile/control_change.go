@@ -88,7 +88,7 @@ func (a *app) controlApprove() *cobra.Command {
 		Use: "approve", Short: "Sign your consent to a change of who decides, or of how far a log may go",
 		Long: `Read what --dry-run printed first. The signed line counts for exactly this plan, in the
 role that you name. Give it to whoever carries it out, who cannot approve it too.`,
-		Example: "  domicile control approve --plan found/0123456789abcdef0123456789abcdef --role incident > ada.approval",
+		Example: "  domicile control approve --plan found/0123456789abcdef0123456789abcdef --role incident",
 		Args:    arguments(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			text, err := a.sign(plan, role, life)

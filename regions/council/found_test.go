@@ -79,27 +79,32 @@ func TestR14e_FoundFromCacheThenTheOldMajorityReturns(t *testing.T) {
 		t.Fatalf("the shared epoch ends at %d: %v", end, err)
 	}
 
-	// An old voter joins, in a new folder.
-	w.stop("ap-south")
-	w.dirs["ap-south"] = filepath.Join(t.TempDir(), "council")
-	if err := council.Create(council.Birth{Dir: w.dirs["ap-south"], Region: "ap-south", Authority: "A2", Join: []string{"us-east"}}); err != nil {
-		t.Fatal(err)
+	w.joins("us-east", "ap-south")
+}
+
+// joins has an old voter join, in a new folder.
+func (w *world) joins(leader, old string) {
+	w.t.Helper()
+	w.stop(old)
+	w.dirs[old] = filepath.Join(w.t.TempDir(), "council")
+	if err := council.Create(council.Birth{Dir: w.dirs[old], Region: old, Authority: "A2", Join: []string{leader}}); err != nil {
+		w.t.Fatal(err)
 	}
-	w.start("ap-south")
-	if by, aside := w.seats["ap-south"].Aside(); !aside || len(by) != 1 {
-		t.Fatalf("before it has a vote it goes by %v %v", by, aside)
+	w.start(old)
+	if by, aside := w.seats[old].Aside(); !aside || len(by) != 1 {
+		w.t.Fatalf("before it has a vote it goes by %v %v", by, aside)
 	}
-	add := council.VoterChange{Region: "ap-south", Actor: "anna", Reason: "joins"}
-	if err := w.seats["us-east"].ChangeVoters(ctx, add); err != nil {
-		t.Fatal(err)
+	add := council.VoterChange{Region: old, Actor: "anna", Reason: "joins"}
+	if err := w.seats[leader].ChangeVoters(w.t.Context(), add); err != nil {
+		w.t.Fatal(err)
 	}
 	w.until("it has the state", func() bool {
-		_, ok := w.seats["ap-south"].Log("L")
-		_, aside := w.seats["ap-south"].Aside()
+		_, ok := w.seats[old].Log("L")
+		_, aside := w.seats[old].Aside()
 		return ok && !aside
 	})
-	if got := w.seats["us-east"].Status().Voters; len(got) != 2 {
-		t.Fatal(got)
+	if got := w.seats[leader].Status().Voters; len(got) != 2 {
+		w.t.Fatal(got)
 	}
 }
 
