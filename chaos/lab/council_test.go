@@ -150,9 +150,16 @@ func (m *moved) contested() {
 			}
 			return nil
 		})
-		if _, err := publishTo(m.T, m.Lab, region, "orders", "contested-"+region); api.CodeOf(err) != api.Contested && api.CodeOf(err) != api.OutcomeUnknown {
-			m.Errorf("%s takes a contested log's record: %v", region, err)
-		}
+		m.until(region+" says so to producers", func() error {
+			ack, err := publishTo(m.T, m.Lab, region, "orders", "contested-"+region)
+			if err == nil {
+				m.Errorf("%s takes a contested log's record: %+v", region, ack)
+			}
+			if api.CodeOf(err) != api.Contested {
+				return err
+			}
+			return nil
+		})
 	}
 }
 
