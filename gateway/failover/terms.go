@@ -26,7 +26,8 @@ func TermsOf(f *regions.Federation, g *policy.Generation, id api.LogID) (placeme
 			Hint: "without a policy nobody can say where the log may rest: domicile policy check DIR"}
 	}
 	r := &t.Failover
-	out := placement.Terms{Mode: placement.Manual, Isolation: placement.Accept, RPO: r.RPO, Approvals: r.Approvals, Digest: f.TopicDigest(id.Topic)}
+	out := placement.Terms{Mode: placement.Manual, Isolation: placement.Accept, RPO: r.RPO, Approvals: r.Approvals, Digest: f.TopicDigest(id.Topic),
+		Address: mark("address", f.Name(), id.String())}
 	if r.FenceAfter > 0 {
 		out.Isolation, out.FenceAfter = placement.FenceAfter, r.FenceAfter
 	}

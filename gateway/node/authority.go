@@ -35,7 +35,7 @@ func (n *Node) openPlacer(context.Context) error {
 	}
 	var err error
 	n.placer, err = placer.New(placer.Config{
-		Self: n.cfg.Region, Federation: n.federation, Terms: n.terms, Names: filepath.Join(n.cfg.Data, placedNames),
+		Self: n.cfg.Region, Federation: n.federation, Terms: n.terms, Second: n.giveWay, Names: filepath.Join(n.cfg.Data, placedNames),
 		Boot: n.seams.Boot, Pace: n.seams.Pace, Log: n.logger,
 	}, n.coldPlacement())
 	return err
@@ -100,6 +100,32 @@ func (t *turn) retire(id api.LogID) {
 	if d, ok := t.fabric.Deleted(id); ok && d.Kind == string(regions.RoleHome) {
 		t.placer.Deleted(id, d.Incarnation)
 	}
+}
+
+// giveWay takes back a log that this region began anew, as the manifest has it, although the
+// log lives on elsewhere: its disk was lost, and with it all that it knew of that. Nothing
+// was stored in it, since nobody had allowed that. The region becomes a copy of the other.
+func (n *Node) giveWay(id api.LogID, incarnation, placed string) {
+	t := n.turn.Load()
+	if t == nil {
+		return // it is told again
+	}
+	log, ok := t.logs.home(id)
+	if !ok || log.Head().Incarnation != incarnation {
+		return
+	}
+	if log.Head().Sequence != 0 {
+		t.logger.Error("a log lives on elsewhere and was begun anew here, with records in it: it takes no more, and people have to look", "log", id.String())
+		return
+	}
+	t.logs.drop(id)
+	t.source.LogsChanged()
+	if _, err := t.fabric.Delete(t.over, id); err != nil {
+		t.logger.Error("a log that was begun anew while it lives on elsewhere cannot be taken back", "log", id.String(), "err", err)
+	}
+	t.placer.Deleted(id, incarnation)
+	t.placer.Named(id, placed)
+	t.logger.Warn("a log that lives on elsewhere was begun anew here, and is taken back", "log", id.String())
 }
 
 // attend keeps this node's part in the placement authority while another one holds the

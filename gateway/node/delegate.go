@@ -14,7 +14,11 @@ import (
 	"domicile/regions/link"
 )
 
-const standEvery = time.Second // how often a voter's standing is looked at, at pace 1
+// At pace 1.
+const (
+	standEvery    = time.Second // how often a voter's standing is looked at
+	membersWithin = 20 * time.Second
+)
 
 // delegate is this node's part in the placement authority for as long as a mesh is open: its
 // voter, if one lives here, and a follower, if there is none or it has no say. The placer
@@ -29,6 +33,7 @@ type delegate struct {
 	work     sync.WaitGroup
 	voter    *council.Voter    // nil: none lives here, or it does not open
 	follower *council.Follower // nil: the voter has its say
+	closed   bool              // for good
 	follows  []string          // whom the follower asks
 }
 
@@ -47,6 +52,7 @@ func (p *delegate) close(ctx context.Context) error {
 	p.delegate.CompareAndSwap(p, nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.closed = true
 	return p.shut(ctx)
 }
 
@@ -66,7 +72,9 @@ func (p *delegate) open() error {
 		p.trouble("this region votes on who owns logs, and no voter lives on this node, so the region follows without a vote: domicile control found makes one, domicile control voters add one that joins the others")
 	}
 	if err := p.stand(); err != nil {
-		return errors.Join(err, p.shut(context.Background()))
+		closing, done := context.WithTimeout(context.Background(), p.seams.Pace.Of(drainTurn))
+		defer done()
+		return errors.Join(err, p.shut(closing))
 	}
 	if p.voter == nil {
 		return nil
@@ -167,11 +175,30 @@ func (p *delegate) stand() error {
 func (p *delegate) change(ctx context.Context, do func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed {
+		return p.notHere("change authority")
+	}
 	err := p.shut(ctx)
 	if err == nil {
 		err = do()
 	}
 	return errors.Join(err, p.open())
+}
+
+// members are the regions that vote, as the authority's leader has it.
+func (p *delegate) members(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.seams.Pace.Of(membersWithin))
+	defer cancel()
+	p.mu.Lock()
+	f, v := p.follower, p.voter
+	p.mu.Unlock()
+	switch {
+	case f != nil:
+		return f.Members(ctx)
+	case v != nil:
+		return v.Members(ctx)
+	}
+	return nil, p.notHere("ask who votes")
 }
 
 // nearVoters lists the voters of the manifest that this region has a link with.

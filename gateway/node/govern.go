@@ -128,7 +128,7 @@ func (n *Node) changeAuthority(ctx context.Context, req *pb.ChangeAuthorityReque
 	case "found":
 		g, err = p.foundAnew()
 	case "add":
-		g, err = p.joinVoters()
+		g, err = p.joinVoters(ctx)
 	case "remove":
 		g, err = p.removeVoter(req.GetRegion())
 	default:

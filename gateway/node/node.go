@@ -186,7 +186,7 @@ func (n *Node) openIdentity(context.Context) error {
 func (n *Node) openStore(ctx context.Context) error {
 	var err error
 	n.fabric, err = fabric.Open(ctx, fabric.Config{
-		Region: n.cfg.Region, Federation: n.federation.Name(), Dir: n.cfg.Data, Lodgers: []string{councilFolder, formerVoters}, MaxStore: int64(n.cfg.MaxStore),
+		Region: n.cfg.Region, Federation: n.federation.Name(), Dir: n.cfg.Data, Lodgers: []string{councilFolder, councilFolder + ".new", formerVoters}, MaxStore: int64(n.cfg.MaxStore),
 		Clock: n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger, Hooks: n.seams.Hooks.Fabric, Cluster: n.cluster(),
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"domicile/api"
+	"domicile/regions"
 	"domicile/regions/approval"
 	"domicile/regions/council"
 	"domicile/regions/placement"
@@ -65,6 +67,7 @@ func (p *delegate) foundAnew() (*governing, error) {
 		"moves under way are dropped: each of their logs opens a new epoch at the home that it has",
 		"the voters before it, " + strings.Join(others, ", ") + ", are asked to decide nothing more as soon as they are heard, and join with domicile control voters add, one by one",
 		"a log that both sides gave to someone meanwhile is CONTESTED: both refuse records until domicile failover resolve",
+		"whoever approves vouches that the others are lost: if they are only out of reach, their homes go on by leases of theirs, also those with fence_after, and what they acknowledge after a forced move here is void",
 	}
 	for _, id := range sortedPlaced(p.placedLogs()) {
 		if l, _ := p.placer.Log(id); l.Op != nil && l.Status == placement.Moving {
@@ -81,6 +84,9 @@ func (p *delegate) foundAnew() (*governing, error) {
 			}
 			b := council.Birth{Dir: CouncilDir(p.cfg.Data), Region: p.cfg.Region, Authority: rand.Text(), Voters: []string{p.cfg.Region}, Others: others, Cache: cache,
 				Actor: who, Reason: reason, Approvals: people}
+			if err := regions.WriteWhole(filepath.Join(p.cfg.Data, followerCache), cache); err != nil {
+				return err // what it goes on from outlives the folder that it may have come from
+			}
 			return p.replaceVoter(b)
 		})
 	}
@@ -97,23 +103,39 @@ func (p *delegate) latestCache(name string, version uint64) ([]byte, error) {
 	return nil, &api.Error{Code: api.Conflict, Op: "found authority", Region: p.cfg.Region, Field: "plan", Hint: "what this region knows has changed since: look again"}
 }
 
-// replaceVoter makes the voter's folder, after it moved one that is there away.
+// replaceVoter makes the voter's folder, and puts one that is there aside once the new one
+// is whole.
 func (p *delegate) replaceVoter(b council.Birth) error {
-	if p.hasVoter() {
+	home := b.Dir
+	b.Dir = home + ".new"
+	if err := os.RemoveAll(b.Dir); err != nil {
+		return err // of a try that was cut short
+	}
+	if err := council.Create(b); err != nil {
+		return err
+	}
+	if _, err := os.Stat(home); err == nil {
 		former := filepath.Join(p.cfg.Data, formerVoters, p.seams.Clock.Now().UTC().Format("20060102T150405.000000000Z"))
 		if err := os.MkdirAll(filepath.Dir(former), 0o700); err != nil {
 			return err
 		}
-		if err := os.Rename(b.Dir, former); err != nil {
+		if err := os.Rename(home, former); err != nil {
 			return err
 		}
 		p.logger.Warn("this region's former voter is put aside", "dir", former)
 	}
-	return council.Create(b)
+	if err := os.Rename(b.Dir, home); err != nil {
+		return err
+	}
+	dir, err := os.Open(p.cfg.Data)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // joinVoters gives this region a vote in the authority that it follows.
-func (p *delegate) joinVoters() (*governing, error) {
+func (p *delegate) joinVoters(ctx context.Context) (*governing, error) {
 	const op = "add voter"
 	if err := p.votes(op); err != nil {
 		return nil, err
@@ -128,7 +150,12 @@ func (p *delegate) joinVoters() (*governing, error) {
 		return nil, &api.Error{Code: api.Conflict, Op: op, Region: p.cfg.Region, Field: "region", Value: p.cfg.Region, Hint: "it votes already"}
 	}
 	says := []string{fmt.Sprintf("%s joins the voters of generation %d (%s), on this node", p.cfg.Region, generation, strings.Join(others, ", "))}
-	mine := v != nil && v.Status().Authority == name
+	mine := v != nil && v.Status().Authority == name && v.Joining()
+	if !mine {
+		if err := p.hasNoVote(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if p.hasVoter() && !mine {
 		says = append(says, "the voter's folder that is here is put aside, in "+formerVoters)
 	}
@@ -136,6 +163,9 @@ func (p *delegate) joinVoters() (*governing, error) {
 		may: []string{approval.Operator, approval.Incident}}
 	g.do = func(ctx context.Context, who, reason string, _ []placement.Approval) error {
 		if !mine {
+			if err := p.hasNoVote(ctx); err != nil {
+				return err
+			}
 			if err := p.change(ctx, func() error {
 				return p.replaceVoter(council.Birth{Dir: CouncilDir(p.cfg.Data), Region: p.cfg.Region, Authority: name, Join: others, Others: others})
 			}); err != nil {
@@ -149,6 +179,17 @@ func (p *delegate) joinVoters() (*governing, error) {
 		return v.ChangeVoters(ctx, council.VoterChange{Region: p.cfg.Region, Actor: who, Reason: reason})
 	}
 	return g, nil
+}
+
+// hasNoVote refuses, by the leader's word, to make a voter for a region that votes already:
+// one that forgot what it voted for, or a second one in a region of three, would vote twice.
+func (p *delegate) hasNoVote(ctx context.Context) error {
+	members, err := p.members(ctx)
+	if err == nil && slices.Contains(members, p.cfg.Region) {
+		err = &api.Error{Code: api.PlacementRefused, Op: "add voter", Region: p.cfg.Region, Field: "voters", Value: strings.Join(members, ","),
+			Hint: "it is one of the voters: if its voter is lost, take its vote away first, at another region: domicile control voters remove " + p.cfg.Region + "; if it lives on another node of the region, it votes already"}
+	}
+	return err
 }
 
 // has reports whether a voter has its say.
@@ -168,7 +209,7 @@ func (p *delegate) removeVoter(region string) (*governing, error) {
 	if !slices.Contains(before, region) {
 		return nil, &api.Error{Code: api.BadRequest, Op: op, Field: "region", Value: region, Hint: "it has no vote; those who have: " + strings.Join(before, ", ")}
 	}
-	g := &governing{act: "remove-voter", plan: removalPlan(p.federation.Name(), v.Status().Authority, region, before), approvals: removalApprovals(before), role: approval.Incident,
+	g := &governing{act: "remove-voter", plan: removalPlan(p.federation.Name(), v.Status(), region, before), approvals: removalApprovals(before), role: approval.Incident,
 		may: []string{approval.Operator, approval.Incident}}
 	g.says = []string{fmt.Sprintf("%s loses its vote; %d of %d are left", region, len(before)-1, len(before))}
 	if g.approvals > 0 {
@@ -180,8 +221,9 @@ func (p *delegate) removeVoter(region string) (*governing, error) {
 	return g, nil
 }
 
-func removalPlan(federation, authority, region string, before []string) string {
-	return planOf("remove-voter", federation, authority, region, strings.Join(before, ","))
+// removalPlan names this one removal: by when these voters came to be, too.
+func removalPlan(federation string, s council.Status, region string, before []string) string {
+	return planOf("remove-voter", federation, s.Authority, region, strings.Join(before, ","), fmt.Sprint(s.VotersAt))
 }
 
 // removalApprovals is how many people have to approve that one of these voters goes: two, if
@@ -202,21 +244,18 @@ func (n *Node) mayChangeVoters(c council.VoterChange, before []string) error {
 		}
 		return nil
 	}
+	v := n.voter.Load()
+	if v == nil {
+		return n.notHere("change voters")
+	}
 	before = slices.Sorted(slices.Values(before))
-	g := &governing{act: "remove-voter", plan: removalPlan(n.federation.Name(), n.voterName(), c.Region, before), approvals: removalApprovals(before), role: approval.Incident}
+	g := &governing{act: "remove-voter", plan: removalPlan(n.federation.Name(), v.Status(), c.Region, before), approvals: removalApprovals(before), role: approval.Incident}
 	var texts []string
 	for _, a := range c.Approvals {
 		texts = append(texts, a.Signed)
 	}
 	_, err := n.consents(g, c.Actor, texts)
 	return err
-}
-
-func (n *Node) voterName() string {
-	if v := n.voter.Load(); v != nil {
-		return v.Status().Authority
-	}
-	return ""
 }
 
 func sortedPlaced(logs map[api.LogID]placement.Log) []api.LogID {

@@ -2,6 +2,7 @@ package placer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -67,6 +68,28 @@ func (p *Placer) declare(ctx context.Context, a Authority) {
 	}
 }
 
+// refusedAnew tells whose log it is that another incarnation of it is placed elsewhere, once
+// that placement is known here.
+func (p *Placer) refusedAnew(c placement.Command) {
+	p.mu.RLock()
+	var id api.LogID
+	for name, h := range p.homes {
+		if h.incarnation == c.Log {
+			id = name
+		}
+	}
+	other := ""
+	for incarnation, l := range p.placed {
+		if l.Terms.Address == c.Terms.Address && incarnation != c.Log {
+			other = incarnation
+		}
+	}
+	p.mu.RUnlock()
+	if p.cfg.Second != nil && id != (api.LogID{}) && other != "" {
+		p.cfg.Second(id, c.Log, other)
+	}
+}
+
 // note keeps what went wrong with a declaration for Troubles, and logs it once.
 func (p *Placer) note(c placement.Command, err error) {
 	text := string(c.Verb) + " " + c.Log + ": " + err.Error()
@@ -92,6 +115,11 @@ func (p *Placer) submit(ctx context.Context, a Authority, c placement.Command) e
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Pace.Of(submitWithin))
 	defer cancel()
 	_, err := a.Submit(ctx, c)
+	var e *api.Error
+	if errors.As(err, &e) && e.Code == api.Conflict && e.Field == placement.FieldAddress {
+		p.refusedAnew(c)
+		return err
+	}
 	if api.CodeOf(err) == api.Conflict {
 		return nil // it is placed already; what was decided is on its way here
 	}

@@ -34,17 +34,20 @@ const (
 	maxOverdue   = 64                     // declarations brought to the authority in one round
 )
 
-// Config is what a Placer works with. All of it is required but Wall.
+// Config is what a Placer works with. All of it is required but Wall and Second.
 type Config struct {
 	Self       string // this region
 	Federation *regions.Federation
 	// Terms says what a log's declaration and the policy make of moving it.
 	Terms func(api.LogID) (placement.Terms, error)
-	Names string // path of the file that keeps which incarnation belongs to which log
-	Boot  regions.BootClock
-	Wall  func() time.Time // the machine's wall clock, steps and all; nil: the system's
-	Pace  regions.Pace
-	Log   *slog.Logger
+	// Second is told of a log that was opened here as its home although the authority has
+	// another incarnation of it placed; nil: nobody is. It must not wait for the placer.
+	Second func(id api.LogID, incarnation, placed string)
+	Names  string // path of the file that keeps which incarnation belongs to which log
+	Boot   regions.BootClock
+	Wall   func() time.Time // the machine's wall clock, steps and all; nil: the system's
+	Pace   regions.Pace
+	Log    *slog.Logger
 }
 
 // Placer is the region's view of who owns the logs that may move. Safe for concurrent use.

@@ -15,8 +15,8 @@ import (
 // Meet fetches the state of another founding from a region that belongs to it, and takes
 // in what it says of each log: one that grew out of ours is taken over, two children of
 // one parent are CONTESTED until somebody resolves them; what cannot be taken in is named in the
-// error, and the rest is. It is for the later generation;
-// a voter of the earlier one refuses.
+// error, and the rest is. It is for the leader of the later generation; a voter of the
+// earlier one refuses.
 func (v *Voter) Meet(ctx context.Context, region, actor, reason string) (placement.Comparison, error) {
 	theirs, err := v.fetch(ctx, region)
 	if err != nil {
@@ -42,10 +42,13 @@ func (v *Voter) Meet(ctx context.Context, region, actor, reason string) (placeme
 		if own.Status == placement.Contested {
 			continue // until people decide
 		}
-		_, err := v.Submit(ctx, placement.Command{
+		data, err := placement.Command{
 			Verb: placement.Meet, ID: fmt.Sprintf("meet/%s/%d/%s", theirs.Authority(), theirs.Version(), name), Log: name, Expect: own.Epoch,
 			Region: v.mark.Region, Actor: actor, Reason: reason, Other: &other,
-		})
+		}.Encode()
+		if err == nil {
+			_, _, err = v.propose(ctx, data)
+		}
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("log %s: %w", name, err))
 		}

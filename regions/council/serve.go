@@ -161,6 +161,7 @@ type request struct {
 	Command   []byte        `json:",omitempty"` // encoded
 	Renew     string        `json:",omitempty"` // region
 	Change    *VoterChange  `json:",omitempty"`
+	Members   bool          `json:",omitempty"` // who votes, by the leader
 	Forwarded bool          `json:",omitempty"` // by a voter, which has checked on whose behalf
 	Left      time.Duration // until the caller stops waiting
 }
@@ -169,6 +170,7 @@ type request struct {
 type reply struct {
 	Result placement.Result `json:",omitzero"`
 	Grant  placement.Grant  `json:",omitzero"`
+	Voters []string         `json:",omitempty"`
 	Fault  *fault           `json:",omitempty"`
 }
 
@@ -184,6 +186,8 @@ func (v *Voter) answer(conn net.Conn, peer string) {
 	var err error
 	if q.Forwarded && !slices.Contains(v.voters(), peer) {
 		err = &api.Error{Code: api.PermissionDenied, Op: "place log", Region: peer, Hint: "only voters speak for other regions"}
+	} else if q.Members {
+		r.Voters, err = v.Members(ctx)
 	} else if q.Change != nil {
 		err = v.changeFor(ctx, q, peer)
 	} else if q.Renew != "" {

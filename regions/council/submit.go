@@ -35,7 +35,7 @@ func (v *Voter) Submit(ctx context.Context, c placement.Command) (placement.Resu
 
 // submittable refuses what only the authority itself may say.
 func submittable(c placement.Command) error {
-	own := c.Verb == placement.Found || c.Verb == placement.Renew || c.Verb == placement.Prove && c.Proof != nil && c.Proof.Kind == placement.Lapsed
+	own := c.Verb == placement.Found || c.Verb == placement.Renew || c.Verb == placement.Voters || c.Verb == placement.Meet || c.Verb == placement.Prove && c.Proof != nil && c.Proof.Kind == placement.Lapsed
 	if own {
 		return &api.Error{Code: api.PermissionDenied, Op: "place log", Field: "verb", Value: string(c.Verb), Hint: "only the authority's leader says that"}
 	}

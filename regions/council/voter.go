@@ -247,6 +247,7 @@ type Status struct {
 	Version    uint64
 	Entries    uint64 // in the voters' log, all told
 	Voters     []string
+	VotersAt   uint64           // index of the entry that made them the voters
 	Rivals     map[string]Rival // regions that belong to another founding
 	Failed     error            // why the voter stands still: its disk; nil if it does not
 }
@@ -257,6 +258,9 @@ func (v *Voter) Status() Status {
 	s := Status{
 		Region: v.mark.Region, Leader: string(leader), Leading: v.raft.State() == raft.Leader, Term: v.raft.CurrentTerm(),
 		Authority: v.mark.Authority, Entries: v.raft.LastIndex(), Voters: v.voters(), Failed: v.store.failure(),
+	}
+	if f := v.raft.GetConfiguration(); f.Error() == nil {
+		s.VotersAt = f.Index()
 	}
 	v.machine.read(func(p *placement.State) { s.Generation, s.Version = p.Generation(), p.Version() })
 	v.mu.Lock()
@@ -307,6 +311,9 @@ func (v *Voter) contested() error {
 	return nil
 }
 
+// Joining reports whether this voter has no vote yet, and never had one.
+func (v *Voter) Joining() bool { return len(v.mark.Founding) == 0 && len(v.voters()) == 0 }
+
 // Aside reports whether this voter has no say: its founding was overtaken by a later one,
 // its vote was taken away, or not given yet. follow names the regions that know more.
 func (v *Voter) Aside() (follow []string, aside bool) {
@@ -323,7 +330,7 @@ func (v *Voter) Aside() (follow []string, aside bool) {
 	case len(follow) > 0:
 	case v.dismissed:
 		follow = others
-	case len(v.mark.Founding) == 0 && len(voters) == 0:
+	case len(voters) == 0:
 		follow = slices.Clone(v.mark.Join)
 	case len(others) == len(voters):
 		follow = others

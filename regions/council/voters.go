@@ -22,6 +22,38 @@ type VoterChange struct {
 	Actor     string
 	Reason    string
 	Approvals []placement.Approval
+	// Born says that the region's voter knows of no votes yet: so it must have none.
+	Born bool
+}
+
+// Members are the regions that vote as the leader has it, wherever it is asked.
+func (v *Voter) Members(ctx context.Context) (voters []string, err error) {
+	err = again(ctx, v.cfg.Pace.Of(retryEvery), func() (bool, error) {
+		if err := v.contested(); err != nil {
+			return false, err
+		}
+		switch leader := v.leader(); leader {
+		case "":
+			return false, noLeader()
+		case v.mark.Region:
+			if err := v.raft.VerifyLeader().Error(); err != nil {
+				return false, noLeader()
+			}
+			voters = v.voters()
+			return false, nil
+		default:
+			a, _, err := ask(ctx, v.cfg.Lines, leader, v.greeting(), v.noteRival, request{Members: true, Forwarded: true})
+			voters = a.Voters
+			return false, err
+		}
+	})
+	return voters, err
+}
+
+// Members are the regions that vote as the leader has it.
+func (f *Follower) Members(ctx context.Context) (voters []string, err error) {
+	err = f.ask(ctx, request{Members: true}, func(a reply) { voters = a.Voters })
+	return voters, err
 }
 
 // ChangeVoters changes who votes, at the leader, wherever it is asked, and notes it in the
@@ -51,6 +83,7 @@ func (v *Voter) askToJoin(ctx context.Context, c VoterChange) (sent bool, err er
 	if len(v.voters()) > 0 || len(v.mark.Join) == 0 {
 		return false, noLeader()
 	}
+	c.Born = true
 	for _, region := range v.mark.Join {
 		var maybe bool
 		_, maybe, err = ask(ctx, v.cfg.Lines, region, v.greeting(), v.noteRival, request{Change: &c})
@@ -78,6 +111,10 @@ func (v *Voter) changeHere(ctx context.Context, c VoterChange) (sent bool, err e
 	}
 	before := v.voters()
 	if slices.Contains(before, c.Region) != c.Remove {
+		if !c.Remove && c.Born {
+			return false, &api.Error{Code: api.PlacementRefused, Op: "change voters", Region: c.Region, Field: "voters",
+				Hint: "it is one of the voters already, and its voter here has forgotten what it voted for: take its vote away first, then add it"}
+		}
 		return false, v.noteChange(ctx, c, before) // done already; perhaps its note is not
 	}
 	if err := v.mayChange(ctx, c, before); err != nil {

@@ -174,6 +174,9 @@ func (l *Log) sound(incarnation string) error {
 	if !slices.Contains(l.Terms.Allowed, l.Home) {
 		return outside(l.Home)
 	}
+	if !l.whole() {
+		return bad("other", "no placement that a voter could read again")
+	}
 	return nil
 }
 

@@ -31,11 +31,32 @@ func (s *State) declare(c *Command) (Result, error) {
 	if err := c.Terms.check(); err != nil {
 		return Result{}, err
 	}
+	if err := s.alone(c.Log, c.Terms.Address); err != nil {
+		return Result{}, err
+	}
 	if !slices.Contains(c.Terms.Allowed, c.Home) {
 		return Result{}, outside(c.Home)
 	}
 	return s.store(Log{Incarnation: c.Log, Terms: *c.Terms, Home: c.Home, Epoch: c.Expect, Status: Active}.Clone(), c), nil
 }
+
+// alone refuses a second incarnation of one address: a home that lost its disk would begin
+// the log anew beside the one that lives on elsewhere.
+func (s *State) alone(incarnation, address string) error {
+	if address == "" {
+		return nil
+	}
+	for name, l := range s.logs {
+		if name != incarnation && l.Terms.Address == address {
+			return conflict(FieldAddress, l.Home, "another incarnation of the log is placed there; it goes on, or is deleted there first")
+		}
+	}
+	return nil
+}
+
+// FieldAddress is what a conflict names when another incarnation of the log is placed; its
+// value is that one's home.
+const FieldAddress = "address"
 
 // check refuses terms that could not be kept.
 func (t *Terms) check() error {
@@ -60,6 +81,8 @@ func (t *Terms) check() error {
 		return bad("isolation", "a log that never moves depends on no lease")
 	case t.RPO < 0 || t.Approvals < 0 || t.Approvals > maxApprovals:
 		return bad("approvals", fmt.Sprintf("0 to %d", maxApprovals))
+	case !plain(t.Address):
+		return bad("address", "a hash, or nothing")
 	case t.Digest == "" || !plain(t.Digest):
 		return bad("digest", "it is required")
 	}
@@ -79,6 +102,9 @@ func (s *State) alter(l *Log, c *Command) error {
 	}
 	if l.Op != nil {
 		return broken(RuleOneOp, "a move is under way; let it end or abort it")
+	}
+	if err := s.alone(l.Incarnation, c.Terms.Address); err != nil {
+		return err
 	}
 	if !slices.Contains(c.Terms.Allowed, l.Home) {
 		return outside(l.Home)

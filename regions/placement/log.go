@@ -47,6 +47,7 @@ type Terms struct {
 	RPO        time.Duration `json:",omitempty"` // the most that a forced move may lose
 	Approvals  int           `json:",omitempty"` // people, besides the one who asks, that a move needs
 	Digest     string        // of the topic's declaration
+	Address    string        `json:",omitempty"` // hash of the log's name: one incarnation of it is placed at a time; "" in declarations of older nodes
 }
 
 // Log is the placement of one log.
