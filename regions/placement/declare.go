@@ -116,7 +116,7 @@ func (s *State) alter(l *Log, c *Command) error {
 			return broken(RulePinned, "republish or discard the divergent tail first")
 		}
 		if distinct(c.Approvals, c.Actor, roleCompliance) < 2 {
-			return broken(RulePinned, "two people of compliance, neither of them the one who asks, have to approve: placement widen")
+			return broken(RulePinned, "two people of compliance, neither of them the one who asks, have to approve")
 		}
 	}
 	if (Tenure{c.Terms.Isolation, c.Terms.FenceAfter}) != (Tenure{l.Terms.Isolation, l.Terms.FenceAfter}) {
