@@ -130,11 +130,11 @@ func TestR14f_FiguresOfMoves(t *testing.T) {
 						return fmt.Errorf("%s: %s %s", r.Name, l.Home, l.Status)
 					}
 				}
+				if have, want := len(m.holds(target)), len(m.holds(home)); have != want {
+					return fmt.Errorf("%s has %d records, the home %d", target, have, want)
+				}
 				return nil
 			})
-			if err := m.CaughtUp(t.Context(), time.Now(), time.Minute); err != nil {
-				t.Fatal(err)
-			}
 			if err := m.Cut(home, link.BlackHole, time.Hour); err != nil {
 				t.Fatal(err)
 			}

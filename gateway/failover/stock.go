@@ -92,18 +92,18 @@ func (s *Stock) Matches(ctx context.Context, log regions.Log, sum string) (m Mat
 const warmReads = 4
 
 // Warm reads a little of what came since a log was read last, so that whoever asks finds
-// little left to read.
-func (s *Stock) Warm(ctx context.Context, log regions.Log) error {
+// little left to read. read: there was something.
+func (s *Stock) Warm(ctx context.Context, log regions.Log) (read bool, err error) {
 	h := s.of(log.ID())
 	if err := h.enter(ctx); err != nil {
-		return err
+		return false, err
 	}
 	defer h.leave()
 	head := log.Head()
 	if h.incarnation == head.Incarnation && h.upTo.sequence == head.Sequence {
-		return nil
+		return false, nil
 	}
-	return h.read(ctx, log, head, warmReads)
+	return true, h.read(ctx, log, head, warmReads)
 }
 
 // with has f look at what a log holds, once all of it was read.

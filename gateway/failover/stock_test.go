@@ -92,7 +92,7 @@ func TestR14e_EachRecordIsReadOnce(t *testing.T) {
 	c, s := &counted{Log: l}, &failover.Stock{}
 	apply(t, l, itemsOf(1, 1, 2500, "eu")...)
 	for range 4 {
-		if err := s.Warm(t.Context(), c); err != nil {
+		if _, err := s.Warm(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}

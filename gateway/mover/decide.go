@@ -105,6 +105,8 @@ func (v *view) atHome() act {
 		return rest
 	}
 	switch {
+	case h.Role == regions.RoleNone && v.fromElsewhere() && !v.wasHome():
+		return rest // it never opened here: nothing is to be ended, and nothing was judged
 	case h.Role == regions.RoleNone:
 		return become // so that its epoch can be ended
 	case !v.allowed:
@@ -130,15 +132,30 @@ func (v *view) reopen() act {
 
 // unjudged: the log came from another region, and was not opened here as a home yet.
 func (v *view) unjudged() bool {
-	return v.log.Status == placement.Opening && v.cameFrom() != v.self && v.held.Home != v.log.Epoch
+	return v.log.Status == placement.Opening && v.fromElsewhere() && !v.wasHome()
 }
 
-// cameFrom is the home of the epoch before the present one; "": there was none.
-func (v *view) cameFrom() string {
-	if n := len(v.log.History); n > 0 {
-		return v.log.History[n-1].Home
+// origin is the last epoch that another region was the log's home in; nil: there was none.
+// Epochs of this region behind it may have been given up before they were opened.
+func (v *view) origin() *placement.Ended {
+	for i := len(v.log.History) - 1; i >= 0; i-- {
+		if e := &v.log.History[i]; e.Home != v.self {
+			return e
+		}
 	}
-	return ""
+	return nil
+}
+
+func (v *view) fromElsewhere() bool { return v.origin() != nil }
+
+// wasHome: this region's store opened the log as a home after it came from elsewhere.
+func (v *view) wasHome() bool {
+	epoch := v.held.Home
+	if v.held.Role == regions.RoleHome {
+		epoch = v.held.Epoch
+	}
+	from := v.origin()
+	return from == nil || epoch.Compare(from.Epoch) > 0
 }
 
 // superseded is a home whose log lives elsewhere by now.
@@ -194,10 +211,11 @@ func (v *view) unreported() int {
 }
 
 // lendsTo is the region that this region's copy is given on to: the target of a forced
-// move, from when the home is known to have stopped until the cut. "": none.
+// move, from when the home is known to have stopped until the cut, or until the target has
+// come to it where the home's marker is the cut. "": none.
 func (v *view) lendsTo() string {
 	l := &v.log
-	if l.Status != placement.Moving || !v.allowed || l.Op.Target == v.self || l.Op.Step != placement.Proven || l.Op.Proof.Kind == placement.Marker {
+	if l.Status != placement.Moving || !v.allowed || l.Op.Target == v.self || !l.Op.Lends() {
 		return ""
 	}
 	return l.Op.Target

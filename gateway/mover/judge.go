@@ -23,7 +23,7 @@ func (m *Mover) judge(ctx context.Context, id api.LogID, v *view) (ok bool, err 
 	from, to := l.Home, m.cfg.Self
 	switch {
 	case l.Status == placement.Opening:
-		from = v.cameFrom()
+		from = v.origin().Home
 	case l.Home == m.cfg.Self:
 		to = l.Op.Target
 	}

@@ -56,10 +56,7 @@ type Opening struct {
 type Reach struct {
 	Safe time.Time      // everything stamped before it is here, or withheld; zero: not known
 	Lost *time.Duration // at most so much later the home can have stored what is not here; nil: not known
-	// Records is how many acknowledged records are at most not here; nil: not known, as
-	// always but where each was here before it was acknowledged.
-	Records *uint64
-	Now     time.Time // the latest that the home's clock can read now
+	Now  time.Time      // the latest that the home's clock can read now
 }
 
 // Logs is this region's store, and all that works on its logs. Everything may be asked

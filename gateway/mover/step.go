@@ -51,7 +51,7 @@ func (m *Mover) view(id api.LogID, l placement.Log, held Held) view {
 	w := m.logs[id]
 	v.learned = w.learned == l.Version
 	op, now := "", m.cfg.Clock.Now()
-	if l.Op != nil && v.allowed {
+	if l.Op != nil && (v.allowed || l.Op.Step != placement.Begun) { // approvals may run out halfway
 		op = l.Op.ID
 	}
 	if w.op != op {
@@ -206,7 +206,7 @@ func (m *Mover) submit(ctx context.Context, c placement.Command) error {
 // fence ends the home's epoch. For a move its policy is asked first, while producers still
 // write; what they store meanwhile it is asked about once the epoch has ended.
 func (m *Mover) fence(ctx context.Context, id api.LogID, v *view) error {
-	if op := v.log.Op; op != nil && op.Step == placement.Begun && v.log.Home == m.cfg.Self {
+	if op := v.log.Op; op != nil && v.log.Status == placement.Moving && op.Step == placement.Begun && v.log.Home == m.cfg.Self {
 		if ok, err := m.judge(ctx, id, v); !ok {
 			return err
 		}
@@ -269,7 +269,7 @@ func (m *Mover) stand(ctx context.Context, id api.LogID, what act, v *view) erro
 		}
 		c.Point.SafeTime, c.Point.Sum = l.Op.SafeTime, l.Op.Proof.Sum
 	case frozen:
-		c.Lost = &placement.Loss{Span: reach.Lost, Records: reach.Records}
+		c.Lost = &placement.Loss{Span: reach.Lost}
 	}
 	return m.submit(ctx, c)
 }
@@ -288,7 +288,7 @@ func (m *Mover) become(ctx context.Context, id api.LogID, v *view) error {
 		return err
 	}
 	if v.unjudged() {
-		before := &l.History[len(l.History)-1]
+		before := v.origin()
 		if v.held.Role == regions.RoleCopy && before.EndKnown && v.held.End != before.End {
 			return &api.Error{Code: api.StorageFailed, Op: "open log", Topic: id.Topic, Region: m.cfg.Self, Field: "end", Value: fmt.Sprint(v.held.End),
 				Hint: fmt.Sprintf("the epoch before ended at %d and this region's copy does not: move the log to a region that has it", before.End)}
@@ -309,7 +309,7 @@ func (m *Mover) become(ctx context.Context, id api.LogID, v *view) error {
 // once more: another policy may have come into force while it was opened, or over a start.
 func (m *Mover) opened(ctx context.Context, id api.LogID, v *view) error {
 	l := &v.log
-	if from := v.cameFrom(); from != "" && from != m.cfg.Self {
+	if v.fromElsewhere() {
 		if ok, err := m.judge(ctx, id, v); !ok {
 			return err
 		}

@@ -76,7 +76,9 @@ func (m *moving) warm(ctx context.Context) {
 		for id, l := range placed {
 			if log, ok := m.Log(id); ok && (l.Home == m.cfg.Region || slices.Contains(l.Terms.Targets, m.cfg.Region)) {
 				// What could not be read is read when it is asked for, and then it is told.
-				_ = m.stock.Warm(ctx, log)
+				if read, _ := m.stock.Warm(ctx, log); read {
+					break // a little for all logs together; the order is another each time
+				}
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"domicile/api"
 	"domicile/gateway/mover"
@@ -160,8 +159,7 @@ func (m *moving) lends(id api.LogID, peer string) bool {
 		return false
 	}
 	l, ok := m.placer.Log(id)
-	return ok && l.Status == placement.Moving && l.Op.Target == m.cfg.Region && l.Op.Step == placement.Proven &&
-		l.Op.Proof.Kind != placement.Marker && slices.Contains(l.Terms.Allowed, peer)
+	return ok && l.Status == placement.Moving && l.Op.Target == m.cfg.Region && l.Op.Lends() && slices.Contains(l.Terms.Allowed, peer)
 }
 
 // Reach is what this region knows of how far its copy may be behind.
@@ -177,10 +175,6 @@ func (m *moving) Reach(id api.LogID) mover.Reach {
 	if r.Safe = lag.SafeTime; lag.StalenessKnown && lag.SecondsTrusted && !lag.SafeTime.IsZero() {
 		lost := lag.Staleness + lag.StalenessError
 		r.Lost = &lost
-	}
-	if slices.Contains(m.federation.SyncSet(id), m.cfg.Region) { // its disk had each record before the ack
-		none, zero := time.Duration(0), uint64(0)
-		r.Lost, r.Records = &none, &zero
 	}
 	return r
 }

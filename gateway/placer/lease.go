@@ -133,7 +133,8 @@ func (p *Placer) mayWrite(id api.LogID, h home) (unconfirmed bool, err error) {
 	case l.Terms.Isolation == placement.FenceAfter:
 		return false, p.holder.Check(h.incarnation, h.epoch, now)
 	}
-	return !p.confirmed(now), nil
+	// A forced move may have fixed where the epoch ends already: what is written now is void then.
+	return !p.confirmed(now) || l.Status == placement.Moving && l.Op.Kind == placement.Forced, nil
 }
 
 // leased is a home log that takes a record only while this region may write it.

@@ -16,8 +16,10 @@ import (
 const (
 	renewBatch = time.Second            // one renewal entry in this time
 	lapseCheck = 250 * time.Millisecond // how often the leader looks for leases that ran out
-	lookEvery  = 5 * time.Second        // how often a founded authority greets the regions of the one before
-	maxWaiters = 1024                   // renewals that wait for the next batch
+	// spreadTimeout is the longest that a leader waits to say that an entry counts.
+	spreadTimeout = 50 * time.Millisecond
+	lookEvery     = 5 * time.Second // how often a founded authority greets the regions of the one before
+	maxWaiters    = 1024            // renewals that wait for the next batch
 )
 
 // govern does a leader's duties while this voter leads.
@@ -70,7 +72,7 @@ func (v *Voter) lead(ctx context.Context) {
 // spread has the other voters hear at once what was decided: they learn that an entry counts
 // from the next one, which else may be up to a second away. A move has five such steps.
 func (v *Voter) spread() {
-	v.raft.Barrier(v.cfg.Pace.Of(enqueueTimeout)) // if it does not go, they hear it later
+	v.raft.Barrier(v.cfg.Pace.Of(spreadTimeout)) // if it does not go, they hear it later
 }
 
 // settle waits until this voter has applied all that earlier leaders committed, and founds

@@ -157,6 +157,16 @@ type Op struct {
 	BeganIndex uint64     // index of the entry that began it
 }
 
+// Lends reports whether regions give on to the target what their copies have beyond its own:
+// while a forced move's home is known to have stopped, and the cut is not fixed, or is the
+// home's own marker, which the target may not be able to reach at the home itself.
+func (o *Op) Lends() bool {
+	if o.Kind != Forced || o.Proof == nil {
+		return false
+	}
+	return o.Step == Proven || o.Step == Cut && o.Proof.Kind == Marker
+}
+
 func (o Op) clone() Op {
 	o.Overrides = slices.Clone(o.Overrides)
 	o.Approvals = slices.Clone(o.Approvals)
