@@ -116,57 +116,59 @@ func TestR14f_FiguresOfMoves(t *testing.T) {
 			t.Logf("FIGURE planned, %d records: write pause %s; begin to open %s", records, spread(took), spread(whole))
 		})
 	}
-	t.Run("forced", func(t *testing.T) {
-		steps := &timeline{}
-		steps.begin()
-		m := moving(t, "", lab.Options{Seams: steps.seams, Pace: 1})
-		m.fill("eu-west", "fill", 1_000)
-		var took []time.Duration
-		home, target := "eu-west", "us-east"
-		for i := range movesMeasured {
-			m.until("the regions agree", func() error {
-				for _, r := range m.Regions() {
-					if l := m.at(r.Name); l.Home != home || l.Status != placement.Active {
-						return fmt.Errorf("%s: %s %s", r.Name, l.Home, l.Status)
-					}
+	t.Run("forced", forcedFigures)
+}
+
+func forcedFigures(t *testing.T) {
+	steps := &timeline{}
+	steps.begin()
+	m := moving(t, "", lab.Options{Seams: steps.seams, Pace: 1})
+	m.fill("eu-west", "fill", 1_000)
+	var took []time.Duration
+	home, target := "eu-west", "us-east"
+	for i := range movesMeasured {
+		m.until("the regions agree", func() error {
+			for _, r := range m.Regions() {
+				if l := m.at(r.Name); l.Home != home || l.Status != placement.Active {
+					return fmt.Errorf("%s: %s %s", r.Name, l.Home, l.Status)
 				}
-				if have, want := len(m.holds(target)), len(m.holds(home)); have != want {
-					return fmt.Errorf("%s has %d records, the home %d", target, have, want)
-				}
-				return nil
-			})
-			if err := m.Cut(home, link.BlackHole, time.Hour); err != nil {
-				t.Fatal(err)
 			}
-			m.until("the cut is seen", func() error { return down(t.Context(), m.Lab, target, home) })
-			m.until("the others have a leader", func() error {
-				_, err := m.submit(target, placement.Command{Verb: placement.Approve, ID: fmt.Sprint("none-", i), Op: "none", Plan: "none", Log: m.at(target).Incarnation, Expect: m.at(target).Epoch, Region: target, Actor: "anna", Reason: "a look",
-					Approvals: []placement.Approval{{Actor: "anna", Role: "operator"}}})
-				if code := api.CodeOf(err); code != api.Conflict {
-					return err
-				}
-				return nil
-			})
-			steps.begin()
-			m.move(target, fmt.Sprintf("away-%d", i), target, func(c *placement.Command) {
-				forced(c)
-				c.Move.Overrides = append(c.Move.Overrides, placement.RuleTail)
-			})
-			m.until("the new home takes a record", func() error {
-				r := orderOf("global", fmt.Sprintf("first-%d", i))
-				ack, err := door(t, m.Lab, target, 1).Publish(t.Context(), &r)
-				if err == nil && ack.Region != target {
-					err = fmt.Errorf("acknowledged by %s", ack.Region)
-				}
-				return err
-			})
-			took = append(took, time.Since(steps.began))
-			t.Logf("%d: open after %s; %s", i, took[i], steps)
-			m.Heal()
-			home, target = target, home
+			if have, want := len(m.holds(target)), len(m.holds(home)); have != want {
+				return fmt.Errorf("%s has %d records, the home %d", target, have, want)
+			}
+			return nil
+		})
+		if err := m.Cut(home, link.BlackHole, time.Hour); err != nil {
+			t.Fatal(err)
 		}
-		t.Logf("FIGURE forced, confirm to first ack: %s", spread(took))
-	})
+		m.until("the cut is seen", func() error { return down(t.Context(), m.Lab, target, home) })
+		m.until("the others have a leader", func() error {
+			_, err := m.submit(target, placement.Command{Verb: placement.Approve, ID: fmt.Sprint("none-", i), Op: "none", Plan: "none", Log: m.at(target).Incarnation, Expect: m.at(target).Epoch, Region: target, Actor: "anna", Reason: "a look",
+				Approvals: []placement.Approval{{Actor: "anna", Role: "operator"}}})
+			if code := api.CodeOf(err); code != api.Conflict {
+				return err
+			}
+			return nil
+		})
+		steps.begin()
+		m.move(target, fmt.Sprintf("away-%d", i), target, func(c *placement.Command) {
+			forced(c)
+			c.Move.Overrides = append(c.Move.Overrides, placement.RuleTail)
+		})
+		m.until("the new home takes a record", func() error {
+			r := orderOf("global", fmt.Sprintf("first-%d", i))
+			ack, err := door(t, m.Lab, target, 1).Publish(t.Context(), &r)
+			if err == nil && ack.Region != target {
+				err = fmt.Errorf("acknowledged by %s", ack.Region)
+			}
+			return err
+		})
+		took = append(took, time.Since(steps.began))
+		t.Logf("%d: open after %s; %s", i, took[i], steps)
+		m.Heal()
+		home, target = target, home
+	}
+	t.Logf("FIGURE forced, confirm to first ack: %s", spread(took))
 }
 
 // pauseAt is how long nothing was acknowledged around the end of an epoch: between the last
