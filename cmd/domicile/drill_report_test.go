@@ -44,7 +44,7 @@ func drilled(t *testing.T, dir, id string, answer *history.Probe) {
 // TestR14i_AReportIsMadeAndVerifiedOffline goes by exit codes, as a pipeline does.
 func TestR14i_AReportIsMadeAndVerifiedOffline(t *testing.T) {
 	dir := t.TempDir()
-	drilled(t, dir, "good", &history.Probe{Topic: "orders", Log: "orders@eu-west", Target: "us-east", Moment: history.AtCut, Why: history.WhyResides})
+	drilled(t, dir, "good", &history.Probe{Topic: "orders", Log: "orders@eu-west", Target: "us-east", Moment: history.AtCut, Why: history.WhyResides, Rule: "S5"})
 	drilled(t, dir, "bad", &history.Probe{Topic: "orders", Log: "orders@eu-west", Target: "us-east", Moment: history.AtCut, Allowed: true})
 	ask := func(args ...string) (exitCode, string) {
 		var out, errs bytes.Buffer

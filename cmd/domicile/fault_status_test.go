@@ -98,7 +98,7 @@ func faultCases() []faultCase {
 		{"disk full", func(ctx context.Context, f *field.Field) (func() error, error) {
 			err := f.Node(eu).FillDisk()
 			_ = publishInto(ctx, f.Node(eu))
-			return f.Node(eu).FreeDisk, err // it comes back by itself
+			return func() error { return f.Node(eu).FreeDisk(ctx) }, err // it comes back by itself
 		}, []string{eu}, "DISK FULL"},
 		{"sync fails", broken(field.Syncs, "error=EIO"), []string{eu}, "DISK FAILED"},
 		{"clock an hour ahead", func(_ context.Context, f *field.Field) (func() error, error) {

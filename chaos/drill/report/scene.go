@@ -14,9 +14,7 @@ type scene struct {
 	cut     *Cut
 	end     time.Duration
 	records map[string]map[uint64]*record // by producer and number
-	heard   map[string]map[string][]hearing
-	readers map[place]bool // somebody reads a topic in a region
-	report  *Report
+	readers map[place]bool                // somebody reads a topic in a region
 }
 
 // record is one record of the drill, and all that its producer was told of it.
@@ -39,11 +37,6 @@ type ack struct {
 type heardAt struct {
 	region string
 	at     time.Duration // no later than
-}
-
-type hearing struct {
-	at  time.Duration
-	run history.Run
 }
 
 // place is a log, or a topic, in a region.

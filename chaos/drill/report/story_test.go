@@ -42,7 +42,7 @@ type story struct {
 // feedOf is one producer of the story.
 type feedOf struct {
 	name, asked, topic, residency, log, home string
-	n, seq, told, heard                      uint64
+	n, seq                                   uint64
 	pending                                  []history.Run // read elsewhere after the heal
 }
 
