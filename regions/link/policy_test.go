@@ -104,24 +104,17 @@ func TestR14b_APolicyComesInPartsWholeOrNotAtAll(t *testing.T) {
 			t.Error("the link is up without the policy")
 		}
 		parts.Store(0)
-		cutAt.Store(n + 2)
-		if n == 3 {
-			cutAt.Store(-1)
-		}
+		cutAt.Store([]int32{2, 3, 4, -1}[n])
 		for _, c := range gates.Active() {
 			gates.Heal(c.ID)
 		}
 	}
-	for _, pair := range [][2]string{{"us-east", "eu-west"}, {"eu-west", "us-east"}} {
-		l.await(pair[0], pair[1], "up", isUp)
-	}
-	if us.mu.Lock(); !bytes.Equal(us.got, whole) || us.err != nil {
-		t.Errorf("%d of %d bytes came: %v", len(us.got), len(whole), us.err)
+	l.bothUp()
+	us.mu.Lock()
+	if !bytes.Equal(us.got, whole) || us.err != nil || parts.Load() < 5 {
+		t.Errorf("%d of %d bytes came in %d parts: %v", len(us.got), len(whole), parts.Load(), us.err)
 	}
 	us.mu.Unlock()
-	if parts.Load() < 5 {
-		t.Errorf("it came in %d parts", parts.Load())
-	}
 
 	parts.Store(0)
 	swap := func(part int32) {
@@ -138,4 +131,11 @@ func TestR14b_APolicyComesInPartsWholeOrNotAtAll(t *testing.T) {
 	if got, err := l.regions["us-east"].FetchPolicy(ctx, "eu-west", 8); err != nil || !bytes.Equal(got, bytes.ToUpper(whole)) {
 		t.Errorf("the newer one: %d bytes, %v", len(got), err)
 	}
+}
+
+// bothUp waits until each of the two regions sees the link up.
+func (l *lab) bothUp() {
+	l.t.Helper()
+	l.await("us-east", "eu-west", "up", isUp)
+	l.await("eu-west", "us-east", "up", isUp)
 }
