@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"time"
@@ -161,10 +162,18 @@ func (b *broker) unhealthy(stream string) string {
 	if b.cluster {
 		return "" // it steps down when its store fails, and is not current while it waits for a quorum
 	}
-	if h := b.srv.Healthz(&server.HealthzOptions{Account: api.DefaultTenant, Stream: stream}); h.StatusCode != 200 && h.Error != "" {
-		return h.Error
+	return storeFault(b.srv.Healthz(&server.HealthzOptions{Account: api.DefaultTenant, Stream: stream}))
+}
+
+// storeFault is what the broker's word on its health says of its store; "": nothing bad. It
+// gives itself a millisecond to find that it is up, and does not get to its store when the
+// machine is too busy for that: it was up when it was connected to, and its store was not
+// looked at.
+func storeFault(h *server.HealthStatus) string {
+	if h.StatusCode == http.StatusOK || strings.HasPrefix(h.Error, "failed to be ready for connections") {
+		return ""
 	}
-	return ""
+	return h.Error
 }
 
 // brokerLog carries the broker's lines into slog. Debug and trace lines, which could

@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,22 @@ func TestRA1_StartOfABrokerEndsWithItsStore(t *testing.T) {
 	time.AfterFunc(10*time.Millisecond, cancel)
 	if err := (&broker{srv: srv}).ready(ctx, time.Hour, nil); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
+	}
+}
+
+// A machine that is too busy for the broker to answer for itself in its millisecond has no
+// broken store: that would be final until a person starts the node again.
+func TestRA1_ABusyBrokerIsNoBrokenStore(t *testing.T) {
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := srv.Healthz(nil) // what one that was not started says is what a busy one says
+	if busy.StatusCode == http.StatusOK || storeFault(busy) != "" {
+		t.Errorf("%+v is taken for %q", busy, storeFault(busy))
+	}
+	if why := storeFault(&server.HealthStatus{StatusCode: http.StatusServiceUnavailable, Error: "no space left on device"}); why != "no space left on device" {
+		t.Errorf("a store that failed is taken for %q", why)
 	}
 }
 
