@@ -38,19 +38,12 @@ type moved struct {
 
 func moving(t *testing.T, failover string, o lab.Options) *moved {
 	t.Helper()
-	o.Policies = boundedPolicies("global")
-	o.Manifest = fmt.Appendf(nil, `version: 1
-federation: example
-regions:
-  eu-west: {link: "127.0.0.1:7401"}
-  eu-central: {link: "127.0.0.1:7402"}
-  us-east: {link: "127.0.0.1:7403"}
-boundaries: {eu: [eu-west, eu-central], us: [us-east]}
-authority: {voters: [eu-west, eu-central, us-east]}
-topics:
-  orders: {writes: home, home: eu-west, mirror: [all], failover: {mode: manual, targets: [eu-central, us-east], rpo: 5s, rto: 2m%s},
-    on_home_loss: {producers: refuse, consumers: {mode: read_copy, max_staleness: 1h}, owner: o, text: t}}
-`, failover)
+	if o.Policies == nil {
+		o.Policies = boundedPolicies("global")
+	}
+	if o.Manifest == nil {
+		o.Manifest = movingTo("eu-central, us-east", failover)
+	}
 	m := &moved{T: t, Lab: open(t, o), id: api.LogID{Tenant: api.DefaultTenant, Topic: "orders", Slot: api.HomeSlot},
 		began: time.Now(), acks: map[string]api.Ack{}, when: map[string]time.Time{}, told: map[api.Code]int{}}
 	m.until("the log is placed everywhere", func() error {
@@ -62,6 +55,22 @@ topics:
 		return nil
 	})
 	return m
+}
+
+// movingTo is the manifest of a log in eu-west that may move to these regions.
+func movingTo(targets, failover string) []byte {
+	return fmt.Appendf(nil, `version: 1
+federation: example
+regions:
+  eu-west: {link: "127.0.0.1:7401"}
+  eu-central: {link: "127.0.0.1:7402"}
+  us-east: {link: "127.0.0.1:7403"}
+boundaries: {eu: [eu-west, eu-central], us: [us-east]}
+authority: {voters: [eu-west, eu-central, us-east]}
+topics:
+  orders: {writes: home, home: eu-west, mirror: [all], failover: {mode: manual, targets: [%s], rpo: 5s, rto: 2m%s},
+    on_home_loss: {producers: refuse, consumers: {mode: read_copy, max_staleness: 1h}, owner: o, text: t}}
+`, targets, failover)
 }
 
 func (m *moved) until(what string, ask func() error) {
