@@ -123,8 +123,10 @@ func TestS18_AMovableLogGoesByWhatItsRegionKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range l.Regions() {
-		if err := os.RemoveAll(node.CouncilDir(r.Data())); err != nil {
-			t.Fatal(err)
+		for _, cache := range []string{node.CouncilDir(r.Data()), filepath.Join(r.Data(), "placement.cache")} {
+			if err := os.RemoveAll(cache); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := l.Start(t.Context()); err != nil {

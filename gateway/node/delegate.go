@@ -20,6 +20,8 @@ const (
 	membersWithin = 20 * time.Second
 )
 
+const leaderless = 4 // looks in a row: longer than most elections, well within the shortest lease
+
 // delegate is this node's part in the placement authority for as long as a mesh is open: its
 // voter, if one lives here, and a follower, if there is none or it has no say. The placer
 // goes by one of the two.
@@ -33,6 +35,7 @@ type delegate struct {
 	work     sync.WaitGroup
 	voter    *council.Voter    // nil: none lives here, or it does not open
 	follower *council.Follower // nil: the voter has its say
+	alone    int               // how often in a row the voter was seen without a leader
 	closed   bool              // for good
 	follows  []string          // whom the follower asks
 }
@@ -137,7 +140,9 @@ func (p *delegate) stand() error {
 	follows, aside := p.nearVoters(), true
 	if p.voter != nil {
 		if follows, aside = p.voter.Aside(); aside {
-			follows = p.near(follows)
+			follows, p.alone = p.near(follows), 0
+		} else if others := p.led(); len(others) > 0 {
+			follows, aside = others, true
 		}
 	}
 	switch {
@@ -161,13 +166,29 @@ func (p *delegate) stand() error {
 	if err != nil {
 		return err
 	}
-	if p.voter != nil {
+	if p.alone >= leaderless {
+		p.logger.Warn("this region's voter hears no leader: the region goes by other voters, if they answer", "voters", follows)
+	} else if p.voter != nil {
 		p.trouble("this region's voter has no say: its authority was overtaken, its vote was taken away or not given yet; the region follows " + strings.Join(follows, ", ") +
 			", and domicile control voters add has it join them")
 	}
 	p.follower, p.follows = f, follows
 	p.begin(following{f, p.cfg.Region})
 	return nil
+}
+
+// led is nobody while the voter hears a leader, or has just lost one; else the other voters,
+// of which one may well hear it: a link that is cut must not stop logs that need a lease.
+func (p *delegate) led() []string {
+	s := p.voter.Status()
+	if s.Leader != "" {
+		p.alone = 0
+		return nil
+	}
+	if p.alone++; p.alone < leaderless {
+		return nil
+	}
+	return p.near(slices.DeleteFunc(slices.Sorted(slices.Values(s.Voters)), func(r string) bool { return r == p.cfg.Region }))
 }
 
 // change closes the part, does something to its files and opens it again, whatever came of
