@@ -301,7 +301,7 @@ func (d *divergences) atItsDoor(id api.LogID) error {
 	topic, ok := d.federation.Topic(id.Topic)
 	if ok && topic.Writes == regions.WritesLocal && id.Slot != d.cfg.Region {
 		return &api.Error{Code: api.BadRequest, Op: "republish", Topic: id.Topic, Region: d.cfg.Region, Field: "log", Value: id.String(),
-			Hint: "published here its records would go to another log: republish them in " + id.Slot + ", or discard them"}
+			Hint: "published here its records would go to another log: what " + id.Slot + " holds too is republished there; what only this region has can be exported or discarded, and not be republished in this version"}
 	}
 	return nil
 }
