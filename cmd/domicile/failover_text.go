@@ -159,6 +159,9 @@ func stepLine(l *pb.MoveState) string {
 	}
 	if l.GetLost().GetSpanKnown() && l.GetKind() == string(placement.Forced) {
 		text += ", at most " + regions.Span(time.Duration(l.GetLost().GetSpanNano())) + " left behind"
+		if l.GetProof() == string(placement.Diverges) {
+			text += " when the cut was fixed; the old home may have gone on"
+		}
 	}
 	if n := l.GetApprovals(); n > 0 {
 		text += fmt.Sprintf(", %d of %d approvals", len(l.GetApproved()), n)
