@@ -87,11 +87,9 @@ func TestS19_TwoAuthoritiesAndOneWinner(t *testing.T) {
 	m.publish(ctx, &west, "eu-west", "w")
 	m.more(20)
 	isolate(t, m.Lab, "us-east")
-	m.until("us-east is alone", func() error {
-		if s := m.authority("us-east"); s.GetReached() {
-			return fmt.Errorf("%v", s)
-		}
-		return nil
+	m.until("us-east is alone, and hears of no leader", func() error {
+		_, err := m.desk("us-east").ChangeAuthority(m.Context(), &pb.ChangeAuthorityRequest{Verb: "found", DryRun: true})
+		return err
 	})
 	m.move("eu-west", "old", "eu-central")
 	m.settled("eu-central", "eu-west", "eu-central")

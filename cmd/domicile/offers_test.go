@@ -145,8 +145,9 @@ func TestR14h_NoTextOffersAResidentLog(t *testing.T) {
 // field for a place is one of those that chaos/lab tries on real gateways, or chooses none.
 func TestR14h_EveryCallThatChoosesIsKnown(t *testing.T) {
 	known := map[string]string{
-		"MoveRequest.target":         "tried in chaos/lab: TestR14h_ADoorOffersNoMoveOutOfABoundary",
-		"ResolveContestRequest.home": "of one of two claims that exist",
+		"MoveRequest.target":            "tried in chaos/lab: TestR14h_ADoorOffersNoMoveOutOfABoundary",
+		"ResolveContestRequest.home":    "of one of two claims that exist",
+		"ChangeAuthorityRequest.region": "who votes, and no log's place",
 	}
 	found := map[string]bool{}
 	for _, file := range []protoreflect.FileDescriptor{pb.File_domicile_v1_failover_proto, pb.File_domicile_v1_placement_proto, pb.File_domicile_v1_divergence_proto} {
