@@ -26,9 +26,14 @@ type Stock struct {
 	logs map[api.LogID]*holding
 }
 
-// holding is what one log was found to hold, up to a place in it.
+// holding is what one log was found to hold, for whoever has the turn.
 type holding struct {
-	turn        chan struct{} // cap 1: one reads at a time
+	turn chan struct{} // cap 1: one reads at a time
+	found
+}
+
+// found is what a log holds up to a place in it.
+type found struct {
 	incarnation string
 	upTo        place
 	tags        map[string]uint64 // api.TagString → the last sequence with these tags
@@ -195,7 +200,7 @@ func (h *holding) resume(ctx context.Context, log regions.Log, head regions.Head
 		}
 	}
 	before := max(head.First, 1) - 1
-	*h = holding{turn: h.turn, incarnation: head.Incarnation, tags: map[string]uint64{}}
+	h.found = found{incarnation: head.Incarnation, tags: map[string]uint64{}}
 	h.digest.restart(before)
 	return log.Reader(ctx, before)
 }
