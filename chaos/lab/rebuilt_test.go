@@ -2,6 +2,8 @@ package lab_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -52,4 +54,54 @@ func TestR14g_ARebuiltHomeBeginsNoSecondLog(t *testing.T) {
 		t.Error("the rebuilt region keeps no copy")
 	}
 	m.whole("us-east", m.beyond(l.History[0]))
+}
+
+// TestR14g_AHomeWithoutItsDiskEndsNothing: a home comes back with an empty disk before
+// anybody moved its log. It neither begins the log anew nor says that it ended at nothing:
+// a forced move cuts where the copy ends.
+func TestR14g_AHomeWithoutItsDiskEndsNothing(t *testing.T) {
+	t.Parallel()
+	m := moving(t, "", lab.Options{})
+	var east sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer east.Wait()
+	defer stop()
+	m.publish(ctx, &east, "us-east", "e")
+	m.more(20)
+	stop()
+	east.Wait()
+	before := m.acked()
+	m.until("the copy has all", func() error {
+		if n := len(m.holds("us-east")); n < before {
+			return fmt.Errorf("%d of %d", n, before)
+		}
+		return nil
+	})
+	if err := m.Region("eu-west").Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(m.Region("eu-west").Data()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Region("eu-west").Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.until("the links are up", func() error {
+		if down(t.Context(), m.Lab, "us-east", "eu-west") == nil {
+			return errors.New("down")
+		}
+		return nil
+	})
+	m.move("us-east", "away", "us-east", forced)
+	l := m.settled("us-east", "us-east", "eu-central")
+	if end := l.History[0].End; end < uint64(before) {
+		t.Errorf("cut at %d, %d were acknowledged", end, before)
+	}
+	ctx, stop = context.WithCancel(t.Context())
+	defer stop()
+	m.publish(ctx, &east, "us-east", "f")
+	m.more(20)
+	stop()
+	east.Wait()
+	m.whole("us-east", nil)
 }

@@ -43,7 +43,7 @@ func (p *peers) Watermarks(peer string, w regions.Watermarks) {
 // named takes in the incarnation of a log, as its home says it, if it may move.
 func (p *peers) named(id api.LogID, incarnation string) {
 	if p.logs.movable(id, p.federation) {
-		p.placer.Named(id, incarnation)
+		p.placer.Heard(id, incarnation)
 	}
 }
 

@@ -128,7 +128,7 @@ func (p *Placer) mayWrite(id api.LogID, h home) (unconfirmed bool, err error) {
 		return false, refused(api.Fenced, "the log's home has moved, or is about to; send it again with the same id")
 	case l.Refused != "":
 		return false, refused(api.HomeOutsideBoundary, "this region's policy forbids it to be the log's home")
-	case l.Status == placement.Opening:
+	case l.Status == placement.Opening, l.Status == placement.Moving && l.Op.Unopened:
 		return false, refused(api.NotReady, "the log's new home has not opened it yet; send it again with the same id")
 	case l.Terms.Isolation == placement.FenceAfter:
 		return false, p.holder.Check(h.incarnation, h.epoch, now)

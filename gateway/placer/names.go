@@ -17,14 +17,15 @@ import (
 // each region keeps the names to itself.
 type names struct {
 	of    map[api.LogID]string
-	gone  map[string]bool // incarnations that are to be retired
-	dirty bool            // the file is older
+	gone  map[string]bool      // incarnations that are to be retired
+	heard map[api.LogID]string // from a log's home, and not placed yet, while another incarnation is
+	dirty bool                 // the file is older
 }
 
 // readNames reads the file; none is no names. A damaged one is as good as none: what is in
 // it is learned again from the logs.
 func readNames(path string) (names, error) {
-	n := names{of: map[api.LogID]string{}, gone: map[string]bool{}}
+	n := names{of: map[api.LogID]string{}, gone: map[string]bool{}, heard: map[api.LogID]string{}}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return n, nil
@@ -91,6 +92,34 @@ func (p *Placer) Named(id api.LogID, incarnation string) {
 	p.names.of[id], p.names.dirty = incarnation, true
 	p.rename()
 	signal(p.due)
+}
+
+// Heard notes the incarnation of a log as another region says it that is the log's home.
+// While a different one is placed it waits until this one is too: a home that lost its disk
+// begins its log anew before it hears better.
+func (p *Placer) Heard(id api.LogID, incarnation string) {
+	p.mu.Lock()
+	_, placed := p.placed[p.names.of[id]]
+	_, taken := p.placed[incarnation]
+	if placed && !taken && incarnation != "" {
+		p.names.heard[id] = incarnation
+		p.mu.Unlock()
+		return
+	}
+	p.mu.Unlock()
+	p.Named(id, incarnation)
+}
+
+// takeHeard takes over the incarnations that are placed by now, or whose forerunners are
+// not any more. p.mu is held.
+func (p *Placer) takeHeard() {
+	for id, incarnation := range p.names.heard {
+		_, placed := p.placed[p.names.of[id]]
+		if _, taken := p.placed[incarnation]; taken || !placed {
+			p.names.of[id], p.names.dirty = incarnation, true
+			delete(p.names.heard, id)
+		}
+	}
 }
 
 // Log is what the authority was last heard to say of a log; false: nothing is known.

@@ -211,6 +211,7 @@ func (p *Placer) take(d placement.Delta) error {
 		p.holder.Follow(l)
 	}
 	p.settleGone()
+	p.takeHeard()
 	p.rename()
 	signal(p.renew)
 	signal(p.due)

@@ -263,7 +263,7 @@ func (l *store) assume(ctx context.Context) error {
 	switch {
 	case known && at.Epoch == l.cfg.Epoch && (at.owner == nil || at.owner.Role == kindHome):
 		return nil
-	case !known && l.cfg.Epoch.Term <= 1 && l.cfg.Epoch.Counter <= 1:
+	case !known && l.cfg.Epoch.Term <= 1 && l.cfg.Epoch.Counter <= 1 && (l.cfg.Incarnation == "" || l.cfg.Incarnation == l.named):
 		return nil // the first epoch there is
 	}
 	return l.openEpoch(ctx, at)

@@ -203,6 +203,9 @@ func (l *store) create(ctx context.Context) error {
 	if known && entry.State != stateDeleted {
 		return refuse("logs", l.cfg.ID.String(), "the store's own list holds this log, but its data is gone: restore the data directory from a backup; it is never made anew", nil)
 	}
+	if want := l.cfg.Incarnation; l.kind == kindHome && want != "" {
+		return refuse("incarnation", want, "nothing of the log is held here, although this region is its home: restore the data directory from a backup, or move the log by force to a region that has a copy of it", nil)
+	}
 	incarnation, err := newID()
 	if err != nil {
 		return err

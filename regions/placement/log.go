@@ -147,6 +147,7 @@ type Op struct {
 	Actor      string
 	Renewed    uint64     `json:",omitempty"` // index of the home's last renewal before the move began
 	Accepted   Loss       `json:",omitzero"`  // the most that may be lost; nil parts: no bound was named
+	Unopened   bool       `json:",omitempty"` // the home that it leaves had not opened the log, and must not any more
 	Divergent  bool       `json:",omitempty"` // the old home may go on writing what will be void
 	Overrides  []string   `json:",omitempty"` // rules set aside, by id
 	Proof      *Proof     `json:",omitempty"`

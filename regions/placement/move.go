@@ -102,11 +102,12 @@ func (s *State) begin(index uint64, l *Log, c *Command) error {
 			return err
 		}
 	}
+	unopened := l.Status == Opening
 	l.Status, l.Refused = Moving, ""
 	l.Op = &Op{
 		ID: c.ID, Kind: m.Kind, Target: m.Target, Step: Begun, Plan: c.Plan, Reason: c.Reason, Actor: c.Actor,
 		Renewed: s.renewed[l.Home], Accepted: m.Accepted.clone(), Divergent: m.Divergent,
-		Overrides: slices.Clone(m.Overrides), BeganIndex: index,
+		Overrides: slices.Clone(m.Overrides), BeganIndex: index, Unopened: unopened,
 	}
 	return nil
 }
