@@ -221,9 +221,11 @@ func (p *delegate) removeVoter(region string) (*governing, error) {
 	return g, nil
 }
 
-// removalPlan names this one removal: by when these voters came to be, too.
+// removalPlan names the removal of a region from these voters. Approvals of it count until
+// they run out, also if the region is added again meanwhile: raft does not tell when a set of
+// voters came to be.
 func removalPlan(federation string, s council.Status, region string, before []string) string {
-	return planOf("remove-voter", federation, s.Authority, region, strings.Join(before, ","), fmt.Sprint(s.VotersAt))
+	return planOf("remove-voter", federation, s.Authority, region, strings.Join(before, ","))
 }
 
 // removalApprovals is how many people have to approve that one of these voters goes: two, if

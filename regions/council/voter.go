@@ -247,7 +247,6 @@ type Status struct {
 	Version    uint64
 	Entries    uint64 // in the voters' log, all told
 	Voters     []string
-	VotersAt   uint64           // index of the entry that made them the voters
 	Rivals     map[string]Rival // regions that belong to another founding
 	Failed     error            // why the voter stands still: its disk; nil if it does not
 }
@@ -258,9 +257,6 @@ func (v *Voter) Status() Status {
 	s := Status{
 		Region: v.mark.Region, Leader: string(leader), Leading: v.raft.State() == raft.Leader, Term: v.raft.CurrentTerm(),
 		Authority: v.mark.Authority, Entries: v.raft.LastIndex(), Voters: v.voters(), Failed: v.store.failure(),
-	}
-	if f := v.raft.GetConfiguration(); f.Error() == nil {
-		s.VotersAt = f.Index()
 	}
 	v.machine.read(func(p *placement.State) { s.Generation, s.Version = p.Generation(), p.Version() })
 	v.mu.Lock()
