@@ -14,7 +14,6 @@ import (
 	"domicile/chaos/lab"
 	"domicile/regions"
 	"domicile/regions/approval"
-	"domicile/regions/identity"
 	"domicile/regions/link"
 	"domicile/regions/loss"
 	"domicile/regions/placement"
@@ -291,34 +290,19 @@ func TestR14g_TwoPeopleDiscard(t *testing.T) {
 	m.back()
 	d := m.divergence("eu-west")
 	ask := &pb.DiscardDivergenceRequest{Topic: "orders", Hash: d.GetHash(), Reason: "test data"}
-	statement := func(name, what, role string) string {
-		cert, key, err := m.Authority.Issue(identity.Operator, name, time.Now().Add(-time.Minute), time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := approval.Sign(approval.Statement{Federation: "example", Hash: what, Role: role, Expires: time.Now().Add(time.Hour)}, cert, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := s.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
-	}
 	what := "discard:" + d.GetHash()
 	for name, approvals := range map[string][]string{
 		"nobody":            nil,
-		"the same person":   {statement("dev", what, approval.Incident)},
-		"of something else": {statement("anna", "discard:another", approval.Incident)},
-		"in another role":   {statement("anna", what, approval.Operator)},
+		"the same person":   {m.consent("dev", what, approval.Incident)},
+		"of something else": {m.consent("anna", "discard:another", approval.Incident)},
+		"in another role":   {m.consent("anna", what, approval.Operator)},
 	} {
 		ask.Approvals = approvals
 		if _, err := m.desk("eu-west").DiscardDivergence(t.Context(), ask); api.CodeOf(err) != api.PermissionDenied {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	ask.Approvals = []string{statement("anna", what, approval.Incident)}
+	ask.Approvals = []string{m.consent("anna", what, approval.Incident)}
 	for range 2 {
 		r, err := m.desk("eu-west").DiscardDivergence(t.Context(), ask)
 		if err != nil || r.GetDivergence().GetSettled() != "discarded" {

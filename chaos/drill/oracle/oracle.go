@@ -118,37 +118,17 @@ func (o *Oracle) add(prefix string, f Feed, door *client.Client) {
 	o.producers, o.byName[prefix] = append(o.producers, p), p
 }
 
-// Pause has the producers of a region stop publishing, of all regions with "", until
-// Resume: an idle log has a lag of its own kind.
-func (o *Oracle) Pause(region string) { o.pause(region, true) }
-
-// Resume ends a Pause.
-func (o *Oracle) Resume(region string) { o.pause(region, false) }
-
-func (o *Oracle) pause(region string, on bool) {
+// pause has the producers stop publishing, for good.
+func (o *Oracle) pause() {
 	for _, p := range o.producers {
-		if region == "" || p.feed.Region == region {
-			p.paused.Store(on)
-		}
+		p.paused.Store(true)
 	}
-}
-
-// Sown lists what the ids of all resident records begin with, by boundary: a search of
-// foreign files must not find them.
-func (o *Oracle) Sown() map[string][]string {
-	sown := map[string][]string{}
-	for _, p := range o.producers {
-		if p.feed.Residency != history.Global {
-			sown[p.feed.Residency] = append(sown[p.feed.Residency], p.prefix)
-		}
-	}
-	return sown
 }
 
 // Close ends everything and waits for it. Records without an answer by the end of ctx are
 // noted as unknown. Its error says that the history is not whole.
 func (o *Oracle) Close(ctx context.Context) error {
-	o.pause("", true)
+	o.pause()
 	o.cancel()
 	o.work.Wait()
 	for _, p := range o.producers {

@@ -21,7 +21,7 @@ type Lacking struct {
 // somebody does, and waits until the readers of every region have what has to be there, or ctx ends. It
 // answers what is still lacking. The oracle goes on to read and to ask.
 func (o *Oracle) Settle(ctx context.Context) ([]Lacking, error) {
-	o.pause("", true)
+	o.pause()
 	for _, p := range o.producers {
 		if err := p.settled(ctx); err != nil {
 			return o.lacking(), err
