@@ -58,6 +58,16 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// wholeProcesses leaves a test out of `go test -short`. The race detector makes processes
+// start several times slower, and what they do between them it sees as well in one process,
+// where chaos/lab does it.
+func wholeProcesses(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts whole processes, again and again: not with -short")
+	}
+}
+
 // startFederation writes the files, starts the three nodes and waits until every
 // link is up.
 func startFederation(t *testing.T) *federation {
@@ -68,7 +78,7 @@ func startFederation(t *testing.T) *federation {
 // startFederationOf is startFederation with another binary's files and nodes.
 func startFederationOf(t *testing.T, binary string) *federation {
 	t.Helper()
-	f := &federation{t: t, dir: filepath.Join(t.TempDir(), "fed"), port: freePorts(t), binary: map[string]string{}, nodes: map[string]*process{}}
+	f := &federation{t: t, dir: filepath.Join(t.TempDir(), "fed"), port: freePorts(t, 30), binary: map[string]string{}, nodes: map[string]*process{}}
 	if out, err := exec.Command(binary, "init", f.dir, "--port", strconv.Itoa(f.port)).CombinedOutput(); err != nil {
 		t.Fatalf("init: %v\n%s", err, out)
 	}
@@ -81,10 +91,10 @@ func startFederationOf(t *testing.T, binary string) *federation {
 	return f
 }
 
-// freePorts finds the thirty ports in a row that init's files use.
-func freePorts(t *testing.T) int {
+// freePorts finds the n ports in a row that init's files use.
+func freePorts(t *testing.T, n int) int {
 	t.Helper()
-	base, err := ports.Row(30)
+	base, err := ports.Row(n)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,7 @@ func killRounds(t *testing.T) int {
 // Every acknowledged record is at its home exactly once; every global one is in every
 // region exactly once.
 func TestRA1_KillsLoseNoAckedRecord(t *testing.T) {
+	wholeProcesses(t)
 	t.Parallel()
 	f := startFederation(t)
 	acked := map[string]map[string]bool{"eu": {}, "global": {}}

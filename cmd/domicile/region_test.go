@@ -27,6 +27,7 @@ func (f *federation) nodeFile(region string) string { return filepath.Join(f.dir
 // acknowledged is there once, mirrors in both directions go on behind it, the producer's
 // retry is a duplicate, and the old store refuses.
 func TestRA1_RegionMovesToAnotherDisk(t *testing.T) {
+	wholeProcesses(t)
 	t.Parallel()
 	f := startFederation(t)
 	global := func(int) string { return "global" }

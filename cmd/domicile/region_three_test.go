@@ -14,8 +14,9 @@ import (
 // every door of the three, a retry of it is a duplicate, each door takes more, and so it
 // stays when the holder is killed with kill -9. The old store opens no more.
 func TestRA4_GrownRegionServesAsThreeProcesses(t *testing.T) {
+	wholeProcesses(t)
 	t.Parallel()
-	dir, port := t.TempDir(), freeNinety(t)
+	dir, port := t.TempDir(), freePorts(t, threePorts)
 	at := func(name string, more ...string) *federation {
 		f := &federation{t: t, dir: filepath.Join(dir, name), port: port, nodes: map[string]*process{}}
 		if out, err := exec.Command("domicile", append([]string{"init", f.dir, "--port", strconv.Itoa(port)}, more...)...).CombinedOutput(); err != nil {

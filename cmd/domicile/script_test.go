@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs the command as people do. "exits CODE domicile …" asserts the
 // exit code exactly.
 func TestScripts(t *testing.T) {
+	wholeProcesses(t)
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",

@@ -38,6 +38,7 @@ func alwaysEU(int) string { return "eu" }
 // TestR14b_ServeFromInitFiles is the newcomer's way, with real processes: three
 // nodes from init's files, European orders published in us-east.
 func TestR14b_ServeFromInitFiles(t *testing.T) {
+	wholeProcesses(t)
 	t.Parallel()
 	f := startFederation(t)
 	const lines = 200

@@ -2,8 +2,6 @@ package main
 
 import (
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,34 +15,14 @@ import (
 // threeOrders is enough that the holder is killed in the middle of them.
 const threeOrders = 20_000
 
-// freeNinety finds a base for the ports of a federation with a region of three, of which
-// those of that region are free right now.
-func freeNinety(t *testing.T) int {
-	t.Helper()
-	for range 50 {
-		base := 10_000 + 90*rand.IntN(100)
-		free := true
-		for _, p := range (starter{port: base, quorum: starterRegions[:1]}).places() {
-			for n := range portCluster + 1 {
-				l, err := net.Listen("tcp", p.address(n))
-				if free = free && err == nil; err == nil {
-					l.Close()
-				}
-			}
-		}
-		if free {
-			return base
-		}
-	}
-	t.Fatal("no free ports")
-	return 0
-}
+// threePorts are the ports of a federation with a region of three.
+const threePorts = 90
 
 // startThree writes the files of a federation whose eu-west has three nodes and starts
 // its five processes.
 func startThree(t *testing.T) *federation {
 	t.Helper()
-	f := &federation{t: t, dir: filepath.Join(t.TempDir(), "fed"), port: freeNinety(t), nodes: map[string]*process{}}
+	f := &federation{t: t, dir: filepath.Join(t.TempDir(), "fed"), port: freePorts(t, threePorts), nodes: map[string]*process{}}
 	if out, err := exec.Command("domicile", "init", f.dir, "--port", strconv.Itoa(f.port), "--quorum", "eu-west").CombinedOutput(); err != nil {
 		t.Fatalf("init: %v\n%s", err, out)
 	}
@@ -81,6 +59,7 @@ func contextOf(node string) string { return place{region: "eu-west", gateway: no
 // killed with kill -9 in the middle, publishing and reading go on by themselves, and
 // everything that was acknowledged is there exactly once, at whichever door it is read.
 func TestRA4_ServeThreeNodes(t *testing.T) {
+	wholeProcesses(t)
 	t.Parallel()
 	f := startThree(t)
 	victim := f.seatHolder()

@@ -30,6 +30,9 @@ topics:
 // region may take a log: whether all of it may rest there. A rule that says otherwise is
 // refused when it is loaded.
 func TestR14e_WhereALogMayMove(t *testing.T) {
+	if testing.Short() {
+		t.Skip("loads one policy after the other: not with -short")
+	}
 	datadriven.Walk(t, "testdata/moves", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			dir, _ := small(t)

@@ -25,6 +25,9 @@ func TestRP1_ReferencePolicyIsProven(t *testing.T) {
 // A directory whose tests prove little is told so: which lines nothing evaluates, and
 // which slips nothing notices.
 func TestRP1_WeakTestsAreNamed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("tries one mutant after the other: not with -short")
+	}
 	dir, f := small(t)
 	p, err := opa.Prove(context.Background(), dir, f, true)
 	if err != nil {
