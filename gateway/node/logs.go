@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -34,6 +35,14 @@ type logBook struct {
 	synced map[api.LogID]*synced         // of those whose acks wait for other regions
 	lent   map[api.LogID]string          // copies that are given on, and where to
 	leased map[api.LogID]regions.HomeLog // homes that may move, as publishes see them
+
+	underway map[api.LogID]*copyOpening // copies that somebody is opening, without mu
+}
+
+// copyOpening is one opening of a copy, which others that want it wait for.
+type copyOpening struct {
+	done    chan struct{}
+	dropped bool // the log is to be closed again
 }
 
 func newLogBook(n *Node) *logBook {
@@ -43,7 +52,8 @@ func newLogBook(n *Node) *logBook {
 				t.mesh.HelloChanged()
 			}
 		},
-		homes: map[api.LogID]regions.HomeLog{}, copies: map[api.LogID]regions.CopyLog{}, synced: map[api.LogID]*synced{}, leased: map[api.LogID]regions.HomeLog{}, lent: map[api.LogID]string{}}
+		homes: map[api.LogID]regions.HomeLog{}, copies: map[api.LogID]regions.CopyLog{}, synced: map[api.LogID]*synced{}, leased: map[api.LogID]regions.HomeLog{}, lent: map[api.LogID]string{},
+		underway: map[api.LogID]*copyOpening{}}
 }
 
 // open opens every log that the manifest gives to this region, as home or as copy.
@@ -102,8 +112,6 @@ func (b *logBook) openAs(ctx context.Context, id api.LogID, role regions.Role, f
 	case role == regions.RoleHome:
 		err = b.openHome(ctx, b.config(id, f), f)
 	case role == regions.RoleCopy:
-		b.mu.Lock()
-		defer b.mu.Unlock()
 		_, err = b.openCopy(ctx, b.config(id, f))
 	}
 	return err
@@ -118,6 +126,9 @@ func (b *logBook) drop(id api.LogID) {
 	delete(b.lent, id)
 	s := b.synced[id]
 	delete(b.synced, id)
+	if o := b.underway[id]; o != nil {
+		o.dropped = true
+	}
 	b.mu.Unlock()
 	s.close()
 	if b.placer != nil {
@@ -146,11 +157,42 @@ func (b *logBook) openHome(ctx context.Context, c fabric.LogConfig, f *regions.F
 	return nil
 }
 
-// openCopy opens this region's copy of a log. b.mu is held.
+// openCopy is this region's copy of a log, opened or made if need be, by one caller at a
+// time. Publishes to other logs do not wait: it may have to read back and to judge a lot.
 func (b *logBook) openCopy(ctx context.Context, c fabric.LogConfig) (regions.CopyLog, error) {
+	for {
+		b.mu.Lock()
+		log, o := b.copies[c.ID], b.underway[c.ID]
+		if log == nil && o == nil {
+			o = &copyOpening{done: make(chan struct{})}
+			b.underway[c.ID] = o
+			b.mu.Unlock()
+			return b.carryOut(ctx, o, c)
+		}
+		b.mu.Unlock()
+		if log != nil {
+			return log, nil
+		}
+		select {
+		case <-o.done:
+		case <-ctx.Done():
+			return nil, beingOpened(c.ID, b.self, ctx.Err())
+		}
+	}
+}
+
+// carryOut opens a copy, and closes it again if it was dropped meanwhile.
+func (b *logBook) carryOut(ctx context.Context, o *copyOpening, c fabric.LogConfig) (regions.CopyLog, error) {
+	defer close(o.done)
 	log, err := b.fabric.Copy(ctx, c)
-	if err != nil {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.underway, c.ID)
+	switch {
+	case err != nil:
 		return nil, err
+	case o.dropped:
+		return nil, errors.Join(beingOpened(c.ID, b.self, nil), b.fabric.CloseLog(context.WithoutCancel(ctx), c.ID))
 	}
 	b.copies[c.ID] = log
 	if b.placer != nil {
@@ -159,12 +201,17 @@ func (b *logBook) openCopy(ctx context.Context, c fabric.LogConfig) (regions.Cop
 	return log, nil
 }
 
+func beingOpened(id api.LogID, region string, why error) error {
+	return &api.Error{Code: api.NotReady, Op: "open copy", Topic: id.Topic, Region: region, Err: why, Hint: "the copy is being opened, or was closed while it was: try again"}
+}
+
 // copyOf is this region's copy of a log, opened or made if need be. A log that the
 // manifest does not mirror to here is refused.
 func (b *logBook) copyOf(ctx context.Context, id api.LogID) (regions.CopyLog, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if log, ok := b.copies[id]; ok {
+	b.mu.RLock()
+	log, open := b.copies[id]
+	b.mu.RUnlock()
+	if open {
 		return log, nil
 	}
 	if !slices.Contains(b.federation.Targets(id), b.self) {

@@ -132,10 +132,7 @@ func (m *moving) Follow(ctx context.Context, id api.LogID, row regions.History) 
 	m.leave(ctx, id)
 	c := m.logs.config(id, m.federation.Snapshot())
 	c.History = row
-	m.logs.mu.Lock()
-	_, err := m.logs.openCopy(ctx, c)
-	m.logs.mu.Unlock()
-	if err != nil {
+	if _, err := m.logs.openCopy(ctx, c); err != nil {
 		return err
 	}
 	m.source.LogsChanged()
