@@ -51,6 +51,33 @@ func TestR14g_HolderWritesOnlyWhatWasCovered(t *testing.T) {
 
 	span := time.Second
 	l, _ := s.Log("L")
+	plan := placement.Command{Verb: placement.Begin, ID: "plan", Log: "L", Expect: l.Epoch, Actor: "a", Reason: "r", Plan: "p",
+		Move: &placement.Move{Kind: placement.Planned, Target: "eu-central", HomeDigest: l.Terms.Digest, TargetDigest: l.Terms.Digest}}
+	if _, err := s.Apply(s.Applied()+10, plan); err != nil {
+		t.Fatal(err)
+	}
+	if !h.Answered(renew(), at(101*time.Second)) { // it has not heard of the move, which waits for people
+		t.Fatal("a planned move that begins takes a lease")
+	}
+	follow()
+	writes(true, "L", at(120*time.Second))
+	abort := placement.Command{Verb: placement.Abort, ID: "no", Log: "L", Op: "plan", Expect: l.Epoch, Actor: "a", Reason: "r"}
+	if _, err := s.Apply(s.Applied()+10, abort); err != nil {
+		t.Fatal(err)
+	}
+	if h.Answered(renew(), at(102*time.Second)) {
+		t.Fatal("an epoch that was given up is covered")
+	}
+	follow()
+	l, _ = s.Log("L")
+	opened := placement.Command{Verb: placement.Opened, ID: "open", Log: "L", Region: "eu-west", Expect: l.Epoch, Actor: "a", Reason: "r", Point: &placement.Point{}}
+	if _, err := s.Apply(s.Applied()+10, opened); err != nil {
+		t.Fatal(err)
+	}
+	if !h.Answered(renew(), at(102*time.Second)) {
+		t.Fatal("the next epoch is not covered")
+	}
+
 	begin := placement.Command{Verb: placement.Begin, ID: "m", Log: "L", Expect: l.Epoch, Actor: "a", Reason: "r", Plan: "p",
 		Move: &placement.Move{Kind: placement.Forced, Target: "eu-central", TargetDigest: l.Terms.Digest, Accepted: placement.Loss{Span: &span}}}
 	if _, err := s.Apply(s.Applied()+10, begin); err != nil {

@@ -17,6 +17,8 @@ type dropped struct {
 	election bool // a new leader waits the whole time from its election
 	boot     bool // time counts while the machine sleeps
 	wall     bool // the lease falls when the machine's clocks move apart
+	revoke   bool // no renewal covers a log from the beginning of a forced move on
+	anew     bool // a forced move counts from its own beginning, not from that of a planned one before it
 }
 
 const (
@@ -34,7 +36,7 @@ type schedule struct {
 	pause, resume  time.Duration // A does nothing in between
 	asleep, unseen bool          // monotonic time stands still meanwhile; boot time too
 	elected        time.Duration // of the second leader
-	began          time.Duration // the move
+	planned, began time.Duration // the forced move, and a planned one that was given up for it
 	sent, got      [24]time.Duration
 	granted        int
 	grantor        placement.Grantor
@@ -59,7 +61,10 @@ func (s *schedule) draw() {
 	if s.r.IntN(2) == 0 { // the worst that is allowed
 		s.rateA, s.rateL = 1-placement.Drift, 1+placement.Drift
 	}
-	s.began = 8*time.Second + s.within(25*time.Second)
+	s.began, s.planned = 8*time.Second+s.within(25*time.Second), never
+	if s.r.IntN(2) == 0 {
+		s.planned = s.within(s.began)
+	}
 	s.elected = never
 	if s.r.IntN(2) == 0 {
 		s.elected = s.within(60 * time.Second)
@@ -104,12 +109,12 @@ func (s *schedule) leaderClock(t time.Duration) time.Duration {
 	return time.Duration(float64(t) * s.rateL)
 }
 
-// renew plays A's renewals and tells the grantor of those that the leader applied. It
-// begins the move at its time, and elects the second leader at its.
+// renew plays A's renewals and tells the grantor of those that the leader applied. Moves
+// begin at their times, and the second leader is elected at its.
 func (s *schedule) renew() {
 	s.grantor.Elected(0)
 	cut := 5*time.Second + s.within(50*time.Second)
-	second, begun := false, false
+	due := events{plan: s.planned, begin: s.began, elect: s.elected}
 	var applied [24]time.Duration
 	n := 0
 	for at := s.within(placement.RenewEvery); at < cut && n < len(s.sent); at += placement.RenewEvery {
@@ -126,41 +131,51 @@ func (s *schedule) renew() {
 		}
 		applied[n] = commit
 		n++
-		if commit < s.began {
+		if commit < s.began || s.drop.revoke {
 			s.answer(sent, commit)
 		}
 	}
 	for t := range sorted(applied[:n]) {
-		s.advance(t, &second, &begun)
+		s.advance(t, &due)
 		s.grantor.Renewed("A", s.leaderClock(t))
 	}
-	s.advance(never, &second, &begun)
+	s.advance(never, &due)
 }
 
-// advance lets the election and the beginning happen that are due before t.
-func (s *schedule) advance(t time.Duration, second, begun *bool) {
-	elect := func() {
-		if !*second && s.elected < t && s.elected < never {
-			*second = true
-			if _, lapse := s.lapse(s.elected); *begun && lapse {
-				return // the first leader had proven it before
+// events are what is still to happen, and when.
+type events [3]time.Duration
+
+const plan, begin, elect = 0, 1, 2
+
+// advance lets what is due before t happen. The home may renew while the planned move waits.
+func (s *schedule) advance(t time.Duration, due *events) {
+	for {
+		next := plan
+		for i, at := range due {
+			if at < due[next] {
+				next = i
+			}
+		}
+		if due[next] >= t || due[next] >= never {
+			return
+		}
+		due[next] = never
+		switch next {
+		case plan:
+			s.grantor.Begun("L", "A")
+		case begin:
+			if s.drop.anew && s.planned < never {
+				continue
+			}
+			s.grantor.Ended("L")
+			s.grantor.Begun("L", "A")
+		case elect:
+			if _, lapse := s.lapse(s.elected); due[begin] == never && lapse {
+				continue // the first leader had proven it before
 			}
 			s.grantor.Elected(s.electedBy())
 		}
 	}
-	begin := func() {
-		if !*begun && s.began < t {
-			*begun = true
-			s.grantor.Begun("L", "A")
-		}
-	}
-	if s.elected < s.began {
-		elect()
-		begin()
-		return
-	}
-	begin()
-	elect()
 }
 
 // electedBy is the new leader's election on its clock; without the rule it counts as if it
@@ -295,6 +310,8 @@ func TestR14g_EveryLeaseRuleCounts(t *testing.T) {
 		"full wait after election":       {election: true},
 		"boot clock":                     {boot: true},
 		"lease falls when clocks differ": {wall: true},
+		"a forced move ends renewals":    {revoke: true},
+		"each move counts anew":          {anew: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if violations(1, 1_000_000, 1, drop) == 0 {

@@ -109,10 +109,15 @@ func (l *Log) Tenure() Tenure {
 	return t
 }
 
-// leased reports whether the home may renew: not while a move is under way, since from
-// its beginning on the old home's time must run out.
+// leased reports whether the home may renew. From the beginning of a forced move on its time
+// must run out; a planned one only its own marker carries on, and until it is there the home
+// writes.
 func (l *Log) leased() bool {
-	return l.Terms.Isolation == FenceAfter && (l.Status == Active || l.Status == Opening)
+	if l.Terms.Isolation != FenceAfter {
+		return false
+	}
+	waits := l.Status == Moving && l.Op.Kind == Planned && l.Op.Step == Begun
+	return waits || l.Status == Active || l.Status == Opening
 }
 
 // Kind is what sort of move an operation is.
