@@ -149,10 +149,7 @@ func (s *Service) Approved(l placement.Log) error {
 	if op == nil {
 		return nil
 	}
-	need := l.Terms.Approvals
-	if op.Proof != nil && op.Proof.Kind == placement.Attested {
-		need = max(need, 2)
-	}
+	_, need := l.Approved()
 	if need == 0 {
 		return nil
 	}

@@ -246,7 +246,7 @@ func (s *Service) begin(ctx context.Context, p *Plan, who, reason string, signed
 	ctx, cancel := context.WithTimeout(ctx, s.Pace.Of(submitWithin))
 	defer cancel()
 	move := placement.Move{Kind: p.Kind, Target: p.Target, HomeDigest: p.homeDigest(), TargetDigest: p.Log.Terms.Digest,
-		Accepted: p.Accept, Divergent: p.Divergent, Overrides: p.Overrides}
+		Accepted: p.Accept, Divergent: p.Divergent, Attested: p.Attest, Overrides: p.Overrides}
 	op := opOf(p.ID)
 	c := s.command(placement.Begin, op, &p.Log, who, reason)
 	c.Plan, c.Move = p.ID, &move
@@ -258,13 +258,7 @@ func (s *Service) begin(ctx context.Context, p *Plan, who, reason string, signed
 			return err
 		}
 	}
-	if !p.Attest {
-		return nil
-	}
-	c = s.command(placement.Prove, "attested/"+p.ID, &p.Log, who, reason)
-	c.Op, c.Plan, c.Proof = op, p.ID, &placement.Proof{Kind: placement.Attested, Statement: p.ID}
-	_, err := s.Placements.Submit(ctx, c)
-	return err
+	return nil
 }
 
 // homeDigest is "" where the home could not be asked; the checks have compared it

@@ -326,8 +326,8 @@ func TestR14f_AttestedTakesTwoPeople(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, _ := o.place.Log(news)
-	if l.Op.Proof == nil || l.Op.Proof.Kind != placement.Attested || l.Op.Step != placement.Proven {
-		t.Fatalf("%+v", l.Op)
+	if got, need := l.Approved(); !l.Op.Attested || l.Op.Step != placement.Begun || got != 2 || need != 2 {
+		t.Fatalf("%d of %d: %+v", got, need, l.Op)
 	}
 	if err := o.Approved(l); err != nil {
 		t.Error(err)

@@ -30,6 +30,7 @@ const (
 	study    act = "study"    // judge the copy while the home still writes, so that little is left to judge later
 	fence    act = "fence"    // end the home's epoch
 	prove    act = "prove"    // say where the home's epoch ended
+	attest   act = "attest"   // people have signed that the home is stopped: say so
 	diverge  act = "diverge"  // the home may go on: what it writes from now on will be void
 	learn    act = "learn"    // give the copy the row of epochs
 	freeze   act = "freeze"   // the copy takes nothing more
@@ -229,6 +230,8 @@ func (v *view) atTarget() act {
 		switch {
 		case !v.studied:
 			return study
+		case l.Op.Attested:
+			return attest
 		case l.Op.Divergent && v.alone:
 			return diverge
 		}

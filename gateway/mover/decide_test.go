@@ -75,6 +75,8 @@ func set(t *testing.T, l *placement.Log, key string, vals []string) {
 		l.Op = &placement.Op{ID: "m", Kind: placement.Kind(vals[0]), Step: placement.Step(vals[1]), Target: vals[2]}
 	case "divergent":
 		l.Op.Divergent = true
+	case "attested":
+		l.Op.Attested = true
 	case "proof":
 		l.Op.Proof = &placement.Proof{Kind: placement.ProofKind(vals[0])}
 	case "cut":

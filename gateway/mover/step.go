@@ -122,9 +122,12 @@ func (m *Mover) do(ctx context.Context, id api.LogID, what act, v *view) error {
 		return m.fence(ctx, id, v)
 	case prove:
 		return m.prove(ctx, id, v)
-	case diverge:
+	case attest, diverge:
 		c := m.command(placement.Prove, l)
 		c.Proof = &placement.Proof{Kind: placement.Diverges}
+		if what == attest { // what they signed is the plan, by this region's own look at it
+			c.Proof = &placement.Proof{Kind: placement.Attested, Statement: l.Op.Plan}
+		}
 		return m.submit(ctx, c)
 	case learn:
 		return m.learn(ctx, id, l)

@@ -76,6 +76,7 @@ type Move struct {
 	TargetDigest string   //
 	Accepted     Loss     `json:",omitzero"` // forced
 	Divergent    bool     `json:",omitempty"`
+	Attested     bool     `json:",omitempty"` // forced: people sign that the home is stopped
 	Overrides    []string `json:",omitempty"`
 }
 

@@ -154,6 +154,7 @@ type Op struct {
 	Accepted   Loss       `json:",omitzero"`  // the most that may be lost; nil parts: no bound was named
 	Unopened   bool       `json:",omitempty"` // the home that it leaves had not opened the log, and must not any more
 	Divergent  bool       `json:",omitempty"` // the old home may go on writing what will be void
+	Attested   bool       `json:",omitempty"` // two people sign that the old home is stopped; the target says so once it has checked them
 	Overrides  []string   `json:",omitempty"` // rules set aside, by id
 	Proof      *Proof     `json:",omitempty"`
 	Cut        uint64     `json:",omitempty"` // the last sequence that stands

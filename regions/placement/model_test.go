@@ -117,6 +117,8 @@ func (m *machine) moved(t *rapid.T, was, now placement.Log) {
 		t.Fatalf("%s changed its home without proof, cut and what is lost: %+v", was.Incarnation, op)
 	case !slices.Contains(now.Terms.Allowed, now.Home) || !slices.Contains(now.Terms.Targets, now.Home):
 		t.Fatalf("%s is at %s, outside", now.Incarnation, now.Home)
+	case op.Proof.Kind == placement.Attested && !op.Attested:
+		t.Fatalf("%s: nobody signed that the home is stopped", was.Incarnation)
 	case now.Epoch.Compare(was.Epoch) <= 0:
 		t.Fatalf("epoch %s after %s", now.Epoch, was.Epoch)
 	}
@@ -200,6 +202,7 @@ func (m *machine) next(t *rapid.T) {
 		c.Move = &placement.Move{Kind: placement.Planned, Target: rapid.SampledFrom(modelRegions).Draw(t, "target"), HomeDigest: "d", TargetDigest: "d"}
 		if rapid.Bool().Draw(t, "forced") {
 			c.Move.Kind, c.Move.Accepted, c.Move.Divergent = placement.Forced, placement.Loss{Span: &span}, rapid.Bool().Draw(t, "divergent")
+			c.Move.Attested = rapid.Bool().Draw(t, "attested")
 		}
 	default:
 		m.step(t, &c, l, at)
@@ -219,6 +222,9 @@ func (m *machine) step(t *rapid.T, c *placement.Command, l placement.Log, at uin
 	case placement.Begun:
 		c.Verb, c.Proof = placement.Prove, &placement.Proof{End: at, Renewed: op.Renewed, Waited: time.Minute, Statement: "s",
 			Kind: rapid.SampledFrom([]placement.ProofKind{placement.Marker, placement.Lapsed, placement.Diverges, placement.Attested}).Draw(t, "proof")}
+		if c.Proof.Kind == placement.Attested {
+			c.Region = op.Target
+		}
 	case placement.Proven:
 		if op.Proof.Kind == placement.Marker {
 			at = op.Proof.End

@@ -106,7 +106,7 @@ func (s *State) begin(index uint64, l *Log, c *Command) error {
 	l.Status, l.Refused = Moving, ""
 	l.Op = &Op{
 		ID: c.ID, Kind: m.Kind, Target: m.Target, Step: Begun, Plan: c.Plan, Reason: c.Reason, Actor: c.Actor,
-		Renewed: s.renewed[l.Home], Accepted: m.Accepted.clone(), Divergent: m.Divergent,
+		Renewed: s.renewed[l.Home], Accepted: m.Accepted.clone(), Divergent: m.Divergent, Attested: m.Attested,
 		Overrides: slices.Clone(m.Overrides), BeganIndex: index, Unopened: unopened,
 	}
 	return nil
@@ -153,7 +153,7 @@ func tailClosed(l *Log, c *Command) error {
 func acceptable(l *Log, c *Command) error {
 	m := c.Move
 	switch {
-	case m.Kind == Planned && (m.Divergent || m.Accepted != (Loss{})):
+	case m.Kind == Planned && (m.Divergent || m.Attested || m.Accepted != (Loss{})):
 		return bad("accepted", "a planned move loses nothing")
 	case m.Divergent && l.Tenure().Isolation != Accept:
 		return broken(RuleOneHome, "the log's home fences itself; wait for its lease instead of accepting two histories")
@@ -203,7 +203,12 @@ func (s *State) proves(l *Log, from string, p Proof) error {
 		}
 		return nil
 	case Attested:
-		if p.Statement == "" {
+		switch {
+		case !l.Op.Attested:
+			return broken(RuleOneHome, "nobody was asked to sign that the home is stopped: the plan has to say so from its beginning")
+		case from != l.Op.Target:
+			return notHome(from, l.Op.Target)
+		case p.Statement == "":
 			return bad("statement", "give the hash of what was signed")
 		}
 		return nil
@@ -219,7 +224,7 @@ func (s *State) lapsed(l *Log, p Proof) error {
 	case held.Isolation != FenceAfter:
 		return broken(RuleOneHome, "the log's home goes by no lease that could lapse")
 	case s.generation > 1 && l.Op.Renewed == 0:
-		return broken(RuleOneHome, "its home has never renewed with this authority, and an older one may still renew its lease; attest that it is stopped")
+		return broken(RuleOneHome, "its home has never renewed with this authority, and an older one may still renew its lease; abort, and begin it again with people who attest that it is stopped")
 	case p.Renewed != l.Op.Renewed:
 		return broken(RuleOneHome, "the wait was not counted from the home's last renewal")
 	case p.Waited < Wait(held.FenceAfter):
@@ -305,8 +310,7 @@ func (l *Log) Approved() (got, need int) {
 	if l.Op == nil {
 		return 0, 0
 	}
-	need = l.Terms.Approvals
-	if p := l.Op.Proof; p != nil && p.Kind == Attested {
+	if need = l.Terms.Approvals; l.Op.Attested {
 		need = max(need, 2)
 	}
 	return distinct(l.Op.Approvals, l.Op.Actor, ""), need

@@ -160,7 +160,7 @@ func (w *story) parts(t *testing.T, other bool, c *placement.Command, a map[stri
 		c.ID, c.Plan = a["op"], "plan-"+a["op"]
 		c.Op = ""
 		c.Move = &placement.Move{Kind: placement.Kind(a["kind"]), Target: a["target"], HomeDigest: or(a["home_digest"], "d1"), TargetDigest: or(a["target_digest"], "d1"),
-			Accepted: loss(t, a["accept"]), Divergent: a["two_histories"] == "yes", Overrides: list(a["override"])}
+			Accepted: loss(t, a["accept"]), Divergent: a["two_histories"] == "yes", Attested: a["attested"] == "yes", Overrides: list(a["override"])}
 	case placement.Approve:
 		c.Plan = or(a["plan"], "plan-"+a["op"])
 		c.Approvals = []placement.Approval{{Actor: c.Actor, Role: "incident"}}
