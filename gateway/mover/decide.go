@@ -56,7 +56,7 @@ type view struct {
 	learned bool // the copy was given the row of this version of the placement
 	allowed bool // the move has its approvals, by this region's own look at them
 	studied bool // the copy was judged for this move, and may become the home
-	overdue bool // a planned move was seen here, allowed, for as long as one may take
+	overdue bool // the move was seen here for as long as one may take: a planned one since it was allowed, a forced one since its home stopped
 	fetched bool // what other regions have beyond the copy was brought, or did not come in time
 	alone   bool // the home had its chance to end its epoch itself
 }
@@ -78,11 +78,14 @@ func next(v view) act {
 	return rest
 }
 
-// abandoned: a planned move that does not come to its end is taken back by whoever is left
-// of the two, since the log takes no records meanwhile.
+// abandoned: a move that does not come to its end, though its home is there, is taken back
+// by whoever is left of the two, since the log takes no records meanwhile.
 func (v *view) abandoned() bool {
 	op := v.log.Op
-	return v.overdue && v.log.Status == placement.Moving && op.Kind == placement.Planned && (v.log.Home == v.self || op.Target == v.self)
+	if !v.overdue || v.log.Status != placement.Moving || v.log.Home != v.self && op.Target != v.self {
+		return false
+	}
+	return op.Kind == placement.Planned || op.Proof != nil && op.Proof.Kind == placement.Marker
 }
 
 func (v *view) atHome() act {

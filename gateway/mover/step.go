@@ -60,10 +60,14 @@ func (m *Mover) view(id api.LogID, l placement.Log, held Held) view {
 	if op != "" {
 		v.studied = w.studied == op
 		seen := now.Sub(w.since)
-		v.overdue = seen >= m.cfg.Pace.Of(Deadline)
 		if w.proven.IsZero() && l.Op.Step != placement.Begun {
 			w.proven = now
 		}
+		from := w.since
+		if l.Op.Kind == placement.Forced {
+			from = w.proven
+		}
+		v.overdue = !from.IsZero() && now.Sub(from) >= m.cfg.Pace.Of(Deadline)
 		v.fetched = !w.proven.IsZero() && now.Sub(w.proven) >= m.cfg.Pace.Of(FetchFor) || m.broughtAll(id, &l)
 		v.alone = seen >= m.cfg.Pace.Of(HomeFirst) || m.cfg.Policy.Up != nil && !m.cfg.Policy.Up(l.Home)
 	}
