@@ -6,6 +6,7 @@ import (
 
 	"domicile/mirror"
 	"domicile/regions"
+	"domicile/regions/syncset"
 )
 
 // without is the rig's manifest with something else in the place of old.
@@ -111,4 +112,45 @@ func TestB12_APolicyWithoutTheTopicWithholdsNothing(t *testing.T) {
 			t.Errorf("%s: uncopied %+v, want 5", name, u)
 		}
 	}
+}
+
+// TestR14j_ACopyIsWholeByItsHomesWord: that a region is in a log's sync set does not say that
+// its copy has all that was acknowledged; that its home said how far the set has it, since
+// this copy was opened, and that the copy is there, does.
+func TestR14j_ACopyIsWholeByItsHomesWord(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(r *rig) { r.common = &syncset.Mark{} })
+	whole := func(want bool, when string) {
+		t.Helper()
+		if got := r.target.Whole(orders); got != want {
+			t.Errorf("%s: whole is %t", when, got)
+		}
+	}
+	r.publish(5, "global")
+	r.eventually("the copy has everything", func() bool { return r.copy.Cursor().Sequence == 5 })
+	whole(false, "before its home said anything")
+	r.round()
+	whole(true, "its home has said so")
+	r.cut()
+	r.publish(5, "global") // nobody can have acknowledged them
+	whole(true, "cut off from its home")
+	r.startTarget()
+	whole(false, "after a start, cut off")
+	r.heal()
+	r.mirrored()
+	r.round()
+	whole(true, "when it has caught up")
+	r.cut()
+	r.copy = newMemoryLog(orders, "", r.clock)
+	r.target.Forget(t.Context(), orders)
+	r.heal()
+	r.eventually("the copy is made anew", func() bool { return r.copy.Cursor().Sequence == 10 })
+	whole(false, "when it was made anew, and its home has not spoken since")
+	r.publish(1, "global")
+	r.eventually("the copy has everything", func() bool { return r.copy.Cursor().Sequence == 11 })
+	r.round()
+	whole(true, "when it was made anew, and has come to there")
+	r.publish(1, "eu")
+	r.eventually("one is kept from it", func() bool { return r.copy.Cursor().Sequence == 12 })
+	whole(false, "when one was kept from it")
 }

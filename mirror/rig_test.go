@@ -13,6 +13,7 @@ import (
 	"domicile/api"
 	"domicile/mirror"
 	"domicile/regions"
+	"domicile/regions/syncset"
 	"domicile/regions/tail"
 )
 
@@ -296,6 +297,7 @@ type rig struct {
 	tails    *tail.Book
 	tailDir  string
 	lends    bool // any other region may give its copy on
+	common   *syncset.Mark
 }
 
 func movable(_ api.LogID, target string) bool { return target == "us-east" }
@@ -350,7 +352,7 @@ func (r *rig) startTarget() {
 		r.t.Fatal(err)
 	}
 	target, err := mirror.NewTarget(mirror.TargetConfig{
-		Movable: movable, Tails: r.tails, Lends: func(api.LogID, string) bool { return r.lends },
+		Common: func(api.LogID) *syncset.Mark { return r.common }, Movable: movable, Tails: r.tails, Lends: func(api.LogID, string) bool { return r.lends },
 		Self: "us-east", Federation: r.fed, Link: r.wire.status, Enter: r.usPolicy.Enter, Clock: r.clock, Pace: r.pace,
 		Logger: quiet(), Metrics: r.counts,
 		Copy: func(context.Context, api.LogID, api.Epoch) (regions.CopyLog, error) { return r.copy, nil },

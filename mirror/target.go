@@ -59,6 +59,7 @@ type copied struct {
 	common *syncset.Mark // nil: all of the copy counts
 
 	mu        sync.Mutex
+	vouched   bool            // the home said of this very copy how far the log is common
 	log       regions.CopyLog // nil: not opened yet
 	sink      *Sink           // the one that may apply; a later open takes over
 	lent      map[string]lent // by regions that give their copy on
@@ -260,7 +261,23 @@ func (c *copied) raise(m regions.LogMark) {
 		return
 	}
 	c.common.Raise(m.Head, m.HeadTime)
+	c.vouched = true
 	c.count()
+}
+
+// Whole reports whether this region's copy of a log certainly has all that was ever
+// acknowledged of it, whatever its home has stored since: this region is in the log's sync
+// set, its home said since the copy was opened here how far the set has it, the copy is
+// there, and nothing below was kept from it or has gone bad.
+func (t *Target) Whole(log api.LogID) bool {
+	c := t.copyOf(log)
+	if c == nil || c.common == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	common, _, _ := c.common.Get()
+	return c.vouched && c.log != nil && !c.knowledge.alarm.alarm() && c.stored.Sequence >= common && c.stored.Ledger.Withheld+c.stored.Ledger.Damaged == 0
 }
 
 func (t *Target) heardFrom(peer string) time.Time {

@@ -277,8 +277,12 @@ func (m *making) note() {
 			m.Notes = append(m.Notes, fmt.Sprintf("%s is further than %s: what %s does not have when the cut is fixed is void there", c.Region, m.Target, m.Target))
 		}
 	}
-	if m.Kind == placement.Forced && slices.Contains(m.facts.Sync, m.Target) {
-		m.Notes = append(m.Notes, m.Target+" is in the topic's sync set: every acknowledged record is on its disk")
+	switch {
+	case m.Kind != placement.Forced || !slices.Contains(m.facts.Sync, m.Target):
+	case m.all():
+		m.Notes = append(m.Notes, m.Target+" is in the topic's sync set, and its copy is whole: every acknowledged record is on its disk")
+	default:
+		m.Notes = append(m.Notes, m.Target+" is in the topic's sync set, and nobody here knows whether its copy is whole: since it was opened, its home has not said how far the set has the log, or the copy is not there or lacks something")
 	}
 	if m.Kind == placement.Forced && m.facts.RTO > 0 {
 		m.Notes = append(m.Notes, "the topic allows "+regions.Span(m.facts.RTO)+" for it")

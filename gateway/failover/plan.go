@@ -59,6 +59,7 @@ type Facts struct {
 	Copies    []Copy            // by region
 	Denied    error             // why this region's policy does not let the target hold the log
 	Sync      []string          // regions that have a record before it is acknowledged
+	All       bool              // this region's copy certainly has all that was acknowledged
 }
 
 // State is what came of a rule.
@@ -180,14 +181,17 @@ func (m *making) bound() {
 			m.Loss.Records = &t.Pending
 		}
 	}
-	if slices.Contains(m.facts.Sync, m.Target) { // its disk had each record before the ack
-		none, zero := time.Duration(0), uint64(0)
-		m.Loss = placement.Loss{Span: &none, Records: &zero}
+	if m.all() {
+		m.Loss = placement.None()
 	}
 	if held := m.Log.Tenure(); held.Isolation == placement.FenceAfter && !m.Attest {
 		m.Wait = regions.LeaseWait(held.FenceAfter)
 	}
 }
+
+// all: the target certainly has what was acknowledged. That it is to have it by the topic's
+// rule proves nothing: its disk may have been lost since.
+func (m *making) all() bool { return m.facts.All && m.Target == m.facts.Self }
 
 func (m *making) target() Copy {
 	i := slices.IndexFunc(m.facts.Copies, func(c Copy) bool { return c.Region == m.Target })

@@ -137,6 +137,8 @@ func change(t *testing.T, f *Facts, down map[string]bool, what string, with []st
 		copyOf(with[0]).Sequence = number(t, with[1])
 	case "sync":
 		f.Sync = with
+	case "whole":
+		f.All = true
 	default:
 		t.Fatalf("unknown fact %q", what)
 	}

@@ -56,6 +56,7 @@ type Opening struct {
 type Reach struct {
 	Safe time.Time      // everything stamped before it is here, or withheld; zero: not known
 	Lost *time.Duration // at most so much later the home can have stored what is not here; nil: not known
+	All  bool           // certainly all that was acknowledged is here
 	Now  time.Time      // the latest that the home's clock can read now
 }
 

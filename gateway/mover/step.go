@@ -277,6 +277,9 @@ func (m *Mover) stand(ctx context.Context, id api.LogID, what act, v *view) erro
 		c.Point.SafeTime, c.Point.Sum = l.Op.SafeTime, l.Op.Proof.Sum
 	case frozen:
 		c.Lost = &placement.Loss{Span: reach.Lost}
+		if reach.All {
+			*c.Lost = placement.None()
+		}
 	}
 	return m.submit(ctx, c)
 }

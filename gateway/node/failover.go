@@ -74,7 +74,7 @@ func (n *Node) moveFacts(ctx context.Context, l placement.Log, r failover.Reques
 		return failover.Facts{}, n.notHere("plan move")
 	}
 	_, reached, _ := n.placer.Answered()
-	f := failover.Facts{Reachable: reached, Up: t.heard, Digests: t.digestsOf(r.Log.Topic), Copies: t.copiesOf(r.Log, l.Home)}
+	f := failover.Facts{Reachable: reached, Up: t.heard, Digests: t.digestsOf(r.Log.Topic), Copies: t.copiesOf(r.Log, l.Home), All: t.target.Whole(r.Log)}
 	g := n.gate.Current()
 	if g == nil {
 		return f, &api.Error{Code: api.PolicyUnavailable, Op: "plan move", Topic: r.Log.Topic, Region: n.cfg.Region, Hint: "without a policy nobody can say where the log may rest: domicile policy check DIR"}

@@ -169,6 +169,7 @@ func (m *moving) Reach(id api.LogID) mover.Reach {
 	if link, ok := m.mesh.Status(lag.Home); ok && link.OffsetOK {
 		r.Now = r.Now.Add(max(0, link.Offset+link.OffsetErr))
 	}
+	r.All = m.target.Whole(id)
 	if r.Safe = lag.SafeTime; lag.StalenessKnown && lag.SecondsTrusted && !lag.SafeTime.IsZero() {
 		lost := lag.Staleness + lag.StalenessError
 		r.Lost = &lost

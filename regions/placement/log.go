@@ -217,6 +217,12 @@ type Loss struct {
 	Records *uint64        `json:",omitempty"`
 }
 
+// None is the loss of nothing.
+func None() Loss {
+	span, records := time.Duration(0), uint64(0)
+	return Loss{Span: &span, Records: &records}
+}
+
 func (l Loss) clone() Loss {
 	if l.Span != nil {
 		s := *l.Span

@@ -3,7 +3,6 @@ package placement
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"domicile/api"
 )
@@ -262,8 +261,8 @@ func (s *State) caughtUp(l *Log, c *Command) error {
 	if c.Point.Sum != l.Op.Proof.Sum {
 		return broken(RuleCutFirst, "the target's records are not the home's; look at the copy before anything else")
 	}
-	none, zero := time.Duration(0), uint64(0)
-	l.Op.Lost = &Loss{Span: &none, Records: &zero}
+	none := None()
+	l.Op.Lost = &none
 	return nil
 }
 
