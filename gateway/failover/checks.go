@@ -201,6 +201,8 @@ func (m *making) known() asked {
 		return asked{fine: m.Target + " is " + regions.Span(t.Lag) + " behind"}
 	case m.Loss.Span == nil && m.Target != m.facts.Self:
 		return asked{against: "how much would be lost is known in " + m.Target + " only: ask a node there"}
+	case t.Damaged > 0:
+		return asked{against: fmt.Sprintf("%d records of the copy in %s are damaged, and nobody knows how old they are: see domicile topic verify", t.Damaged, m.Target)}
 	case m.Loss.Span == nil:
 		return asked{against: "nobody knows how much would be lost" + because(t.Cause)}
 	case m.Accept.Span == nil:
@@ -267,7 +269,7 @@ func (m *making) note() {
 		m.Notes = append(m.Notes, m.Log.Home+" is heard: domicile failover switchover would lose nothing")
 	}
 	if t := m.target(); t.Withheld > 0 {
-		m.Notes = append(m.Notes, fmt.Sprintf("%d records are kept from %s by policy; they stay where they are and are not lost", t.Withheld, m.Target))
+		m.Notes = append(m.Notes, fmt.Sprintf("%d records are kept from %s by policy; they stay where they are and are not lost; the new home has gaps in their places", t.Withheld, m.Target))
 	}
 	for _, c := range m.Copies {
 		if c.Region == m.Target || c.Region == m.Log.Home || !c.Known {

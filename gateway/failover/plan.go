@@ -44,6 +44,7 @@ type Copy struct {
 	Pending      uint64 // records at the home that are not there
 	PendingKnown bool
 	Withheld     uint64 // by policy: kept at the home
+	Damaged      uint64 // could not be read any more where the copy had them from, or is
 	Cause        string // why something is not known, or does not move
 }
 
@@ -173,12 +174,13 @@ func (m *making) bound() {
 		return
 	}
 	if t := m.target(); m.Target == m.facts.Self {
-		if t.LagKnown {
+		if t.LagKnown && t.Damaged == 0 {
 			span := t.Lag + t.LagError
 			m.Loss.Span = &span
 		}
 		if t.PendingKnown {
-			m.Loss.Records = &t.Pending
+			records := t.Pending + t.Damaged
+			m.Loss.Records = &records
 		}
 	}
 	if m.all() {

@@ -133,6 +133,8 @@ func change(t *testing.T, f *Facts, down map[string]bool, what string, with []st
 		c.PendingKnown, c.Pending = true, number(t, with[1])
 	case "withheld":
 		copyOf(with[0]).Withheld = number(t, with[1])
+	case "damaged":
+		copyOf(with[0]).Damaged = number(t, with[1])
 	case "sequence":
 		copyOf(with[0]).Sequence = number(t, with[1])
 	case "sync":

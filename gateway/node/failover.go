@@ -142,7 +142,7 @@ func (t *turn) copiesOf(id api.LogID, home string) []failover.Copy {
 func seenAtTarget(c failover.Copy, l *regions.Lag) failover.Copy {
 	c.Known, c.Sequence, c.Safe = true, l.Cursor, l.SafeTime
 	c.LagKnown, c.Lag, c.LagError = l.StalenessKnown && l.SecondsTrusted, l.Staleness, l.StalenessError
-	c.Pending, c.PendingKnown, c.Withheld = l.Records, l.RecordsKnown, l.Ledger.Withheld
+	c.Pending, c.PendingKnown, c.Withheld, c.Damaged = l.Records, l.RecordsKnown, l.Ledger.Withheld, l.Ledger.Damaged
 	return because(c, l)
 }
 
@@ -150,7 +150,7 @@ func seenAtTarget(c failover.Copy, l *regions.Lag) failover.Copy {
 func seenAtHome(c failover.Copy, l *regions.Lag) failover.Copy {
 	c.Known, c.Sequence = l.RecordsKnown, l.Cursor
 	c.LagKnown, c.Lag = l.ExposureKnown, l.Exposure
-	c.Pending, c.PendingKnown, c.Withheld = l.Records, l.RecordsKnown, l.Ledger.Withheld
+	c.Pending, c.PendingKnown, c.Withheld, c.Damaged = l.Records, l.RecordsKnown, l.Ledger.Withheld, l.Ledger.Damaged
 	return because(c, l)
 }
 

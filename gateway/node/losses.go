@@ -146,6 +146,9 @@ func (t *turn) makeReport(path string, id api.LogID, l *placement.Log, e *placem
 	if stops && !e.SafeTime.IsZero() && e.Lost != nil && e.Lost.Span != nil {
 		in.Stopped = e.SafeTime.Add(*e.Lost.Span)
 	}
+	if lag, here := t.target.Lag(id); here && l.Home == t.cfg.Region && l.Status == placement.Opening && lag.Cursor == e.End {
+		in.Below = &loss.Holes{Kept: lag.Ledger.Withheld, Damaged: lag.Ledger.Damaged}
+	}
 	if known := t.tails.Beyond(id, e.End); known.Incarnation == l.Incarnation && known.Epoch == e.Epoch {
 		in.Head, in.Heard, in.Closed, in.Entries = known.Head, known.Heard, known.Closed, known.Entries
 	}

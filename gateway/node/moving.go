@@ -159,7 +159,8 @@ func (m *moving) lends(id api.LogID, peer string) bool {
 	return ok && l.Status == placement.Moving && l.Op.Target == m.cfg.Region && l.Op.Lends() && slices.Contains(l.Terms.Allowed, peer)
 }
 
-// Reach is what this region knows of how far its copy may be behind.
+// Reach is what this region knows of how far its copy may be behind. How old a record is
+// that the copy lost to damage, nobody knows.
 func (m *moving) Reach(id api.LogID) mover.Reach {
 	r := mover.Reach{Now: m.seams.Clock.Now()}
 	lag, ok := m.target.Lag(id)
@@ -170,7 +171,7 @@ func (m *moving) Reach(id api.LogID) mover.Reach {
 		r.Now = r.Now.Add(max(0, link.Offset+link.OffsetErr))
 	}
 	r.All = m.target.Whole(id)
-	if r.Safe = lag.SafeTime; lag.StalenessKnown && lag.SecondsTrusted && !lag.SafeTime.IsZero() {
+	if r.Safe = lag.SafeTime; lag.StalenessKnown && lag.SecondsTrusted && !lag.SafeTime.IsZero() && lag.Ledger.Damaged == 0 {
 		lost := lag.Staleness + lag.StalenessError
 		r.Lost = &lost
 	}

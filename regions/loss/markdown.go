@@ -21,6 +21,7 @@ func (r *Report) Markdown() string {
 	line("")
 	line("| | |\n|---|---|")
 	line("| every record is here that was stored before | %s |", instant(r.SafeTime))
+	line("| not here all the same | %s |", r.Below)
 	line("| the old home stopped by | %s |", r.stopped())
 	line("| last heard of the old home | %s |", instant(r.Heard))
 	line("| its log ended then at | %s |", number(r.Head))

@@ -2,6 +2,7 @@ package loss
 
 import (
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"time"
 
@@ -50,6 +51,23 @@ type Record struct {
 	Bytes    uint32    `json:"bytes"`
 }
 
+// Holes counts sequences up to the cut that the new home has no record for.
+type Holes struct {
+	Kept    uint64 `json:"kept"`    // withheld from it by policy; not lost
+	Damaged uint64 `json:"damaged"` // its disk could not be read there, or that of the copy they came from
+}
+
+// String says it in words.
+func (h *Holes) String() string {
+	switch {
+	case h == nil:
+		return "unknown"
+	case *h == Holes{}:
+		return "nothing"
+	}
+	return fmt.Sprintf("%d kept in the old home by policy, %d damaged", h.Kept, h.Damaged)
+}
+
 // Report is what a forced move left behind, in its first version. A nil pointer is not
 // known.
 type Report struct {
@@ -60,6 +78,7 @@ type Report struct {
 
 	// SafeTime is on the old home's clock: every record stamped before it is here.
 	SafeTime *time.Time `json:"safe_time"`
+	Below    *Holes     `json:"missing_before_the_cut"`
 	// Head is the last that was heard of where the old home's log ended; Heard when, and
 	// Closed up to when it was complete by then, on the old home's clock.
 	Head   *uint64    `json:"old_home_head"`
@@ -89,6 +108,7 @@ type CutInput struct {
 	SafeTime   time.Time // zero: not known
 	Stopped    time.Time // zero: not known
 	ClockError time.Duration
+	Below      *Holes // nil: not known
 	// What was told of the tail; Heard is zero when nothing was.
 	Head    uint64
 	Heard   time.Time
@@ -99,7 +119,7 @@ type CutInput struct {
 // Cut is the report at the cut.
 func Cut(in CutInput) Report {
 	r := Report{Version: AtCut, Move: in.Move, By: in.By, Made: in.Now, Missing: []Record{}, Kept: []Range{}, Unknown: []Range{}, Gone: map[string]uint64{}}
-	r.SafeTime, r.Stopped, r.ClockError = known(in.SafeTime), known(in.Stopped), in.ClockError
+	r.SafeTime, r.Stopped, r.ClockError, r.Below = known(in.SafeTime), known(in.Stopped), in.ClockError, in.Below
 	if in.Heard.IsZero() {
 		return r
 	}

@@ -69,6 +69,10 @@ func (s *script) span(text string) (from, to uint64) {
 func (s *script) cut(d *datadriven.TestData) string {
 	in := CutInput{Move: move(s.number(d, "cut")), By: "us-east", Now: noon.Add(time.Minute), Head: s.number(d, "head"),
 		SafeTime: at(s.t, s.arg(d, "safe")), Stopped: at(s.t, s.arg(d, "stopped")), Heard: at(s.t, s.arg(d, "heard")), Closed: at(s.t, s.arg(d, "closed"))}
+	if below := s.arg(d, "below"); below != "unknown" { // kept/damaged
+		in.Below = &Holes{}
+		_, _ = fmt.Sscanf(below, "%d/%d", &in.Below.Kept, &in.Below.Damaged) // none: nothing is missing
+	}
 	for _, line := range strings.Fields(strings.ReplaceAll(strings.TrimSpace(d.Input), " ", "|")) {
 		f := strings.Split(line, "|")
 		from, to := s.span(f[1])

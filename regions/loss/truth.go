@@ -115,9 +115,17 @@ func claims(first *Report, t *Truth) []Claim {
 	return []Claim{beyond(first, t), named(first, t), counted(first, t), kept(first, t), timed(first, t)}
 }
 
-// beyond: all that was left behind lies behind the cut.
+// beyond: all that was left behind lies behind the cut, but for what was said to be missing
+// before it.
 func beyond(first *Report, t *Truth) Claim {
-	c := Claim{Claim: "everything up to the cut is at the new home", Holds: true, Why: fmt.Sprintf("the old home has nothing void at or before %d", first.Move.Cut)}
+	claim := "everything up to the cut is at the new home"
+	switch h := first.Below; {
+	case h == nil:
+		claim = "nothing up to the cut is void"
+	case *h != Holes{}:
+		claim += ", but for " + h.String()
+	}
+	c := Claim{Claim: claim, Holds: true, Why: fmt.Sprintf("the old home has nothing void at or before %d", first.Move.Cut)}
 	if len(t.Records) > 0 && t.Records[0].Sequence <= first.Move.Cut {
 		c.Holds, c.Why = false, fmt.Sprintf("the old home holds sequence %d as void", t.Records[0].Sequence)
 	}
