@@ -31,7 +31,7 @@ type Ack struct {
 	EventTimeOdd   bool     // event time further than EventTimeSlack from ingest
 	PolicyRevision string   // of the decision that admitted it at its home
 	Copies         []string // other regions on whose disks it is as well, where the topic waits for them
-	Unconfirmed    bool     // durable there, but the placement authority is out of reach: a forced failover would make it void
+	Unconfirmed    bool     // durable there, but the placement authority has been out of reach for 10 s, or the log is being taken away: a forced failover would make it void. Its absence is no promise for the last 10 s
 	Drill          string   // id of a drill that held links of the region that was asked; "": of none
 	Position       Position
 }

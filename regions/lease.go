@@ -22,3 +22,7 @@ const DecideWithin = 13 * time.Second
 func LeaseWait(fenceAfter time.Duration) time.Duration {
 	return time.Duration(float64(fenceAfter)*(1+LeaseDrift)/(1-LeaseDrift)) + LeaseMargin
 }
+
+// ConfirmedFor is how long acks of a home that goes on while it is cut off count as confirmed
+// after the last renewal was sent that the authority answered: two more were due by then.
+const ConfirmedFor = 10 * time.Second

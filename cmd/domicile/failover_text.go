@@ -50,7 +50,7 @@ func renderPrice(p *pb.MovePlan) string {
 	var b strings.Builder
 	if p.GetKind() == string(placement.Forced) {
 		loss := p.GetLoss()
-		fmt.Fprintf(&b, "Left behind at most: time %s, records %s; the topic accepts %s.\n", orUnknown(loss.GetSpanKnown(), regions.Span(time.Duration(loss.GetSpanNano()))),
+		fmt.Fprintf(&b, "Left behind at most, as of now: time %s, records %s; the topic accepts %s.\n", orUnknown(loss.GetSpanKnown(), regions.Span(time.Duration(loss.GetSpanNano()))),
 			orUnknown(loss.GetRecordsKnown(), count(loss.GetRecords())), regions.Span(time.Duration(p.GetRpoNano())))
 		if p.GetWaitNano() > 0 {
 			fmt.Fprintf(&b, "The old home's lease is waited for: at most %s.\n", regions.Span(time.Duration(p.GetWaitNano())))

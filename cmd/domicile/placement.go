@@ -12,6 +12,7 @@ import (
 	pb "domicile/api/domicile/v1"
 	"domicile/api/wire"
 	"domicile/regions"
+	"domicile/regions/placement"
 )
 
 func (a *app) placementCommand() *cobra.Command {
@@ -186,6 +187,12 @@ func epochRows(l *pb.PlacedLog) [][]string {
 	return append(rows, []string{epochText(l.GetEpoch()), l.GetHome(), "goes on"})
 }
 
+// openEnded: the old home was allowed to go on, so that what was behind when the cut was fixed
+// bounds nothing. Where no record is behind, it could acknowledge none without the new home.
+func openEnded(e *pb.PastEpoch) bool {
+	return e.GetProof() == string(placement.Diverges) && !(e.GetRecordsKnown() && e.GetRecords() == 0)
+}
+
 // lossOf is the bound of what a forced move left behind. What is not known is not nothing.
 func lossOf(e *pb.PastEpoch) string {
 	if e.GetHow() != "forced" {
@@ -194,6 +201,9 @@ func lossOf(e *pb.PastEpoch) string {
 	span, records := unknown, unknown
 	if e.GetSpanKnown() {
 		span = time.Duration(e.GetSpanNano()).String()
+	}
+	if openEnded(e) {
+		span += " when the cut was fixed, and it may have gone on"
 	}
 	if e.GetRecordsKnown() {
 		records = count(e.GetRecords())

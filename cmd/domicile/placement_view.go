@@ -50,9 +50,10 @@ type epochView struct {
 	Home    string   `json:"home"`
 	How     string   `json:"how"`
 	Proof   string   `json:"proof,omitempty"`
-	End     *uint64  `json:"end"`          // null: not settled
-	Span    *float64 `json:"lost_seconds"` // null: not known
-	Records *uint64  `json:"lost_records"` // null: not known
+	End     *uint64  `json:"end"`                           // null: not settled
+	Span    *float64 `json:"lost_seconds"`                  // null: not known
+	AtCut   *float64 `json:"lost_seconds_at_cut,omitempty"` // the old home may have gone on since: then lost_seconds is not known
+	Records *uint64  `json:"lost_records"`                  // null: not known
 }
 
 type placementsView struct {
@@ -83,8 +84,12 @@ func viewPlacements(m *pb.PlacementsResponse) placementsView {
 			p.Epoch = epochText(l.GetEpoch())
 		}
 		for _, e := range l.GetHistory() {
-			p.History = append(p.History, epochView{Epoch: epochText(e.GetEpoch()), Home: e.GetHome(), How: e.GetHow(), Proof: e.GetProof(),
-				End: known(e.GetEnd(), e.GetEndKnown()), Span: known(time.Duration(e.GetSpanNano()).Seconds(), e.GetSpanKnown()), Records: known(e.GetRecords(), e.GetRecordsKnown())})
+			past := epochView{Epoch: epochText(e.GetEpoch()), Home: e.GetHome(), How: e.GetHow(), Proof: e.GetProof(),
+				End: known(e.GetEnd(), e.GetEndKnown()), Span: known(time.Duration(e.GetSpanNano()).Seconds(), e.GetSpanKnown()), Records: known(e.GetRecords(), e.GetRecordsKnown())}
+			if openEnded(e) {
+				past.Span, past.AtCut, past.Records = nil, past.Span, nil
+			}
+			p.History = append(p.History, past)
 		}
 		v.Logs = append(v.Logs, p)
 	}

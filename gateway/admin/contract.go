@@ -143,11 +143,12 @@ func failoverContract(f *regions.Federation, t *regions.Topic) []string {
 		logs = append(logs, log.String()+" to "+strings.Join(t.TargetsOf(first), " or "))
 	}
 	out := []string{"Failover: people may move a log (" + strings.Join(logs, "; ") + "), where the policy lets every record of it rest, and back. A planned move loses nothing and makes producers wait. " +
-		"A forced one takes up to " + regions.Span(r.RTO) + " once they said so and is refused if more than " + regions.Span(r.RPO) + " could be lost, unless they override that by name. " +
+		"A forced one takes up to " + regions.Span(r.RTO) + " once they said so and is refused if more than " + regions.Span(r.RPO) + " could be lost when it is fixed where the old home ends, unless they override that by name. " +
 		"What the old home had beyond the cut is void there: kept, counted, read by nobody. Sequences go on behind the cut, so a position keeps its meaning."}
 	if r.FenceAfter > 0 {
 		return append(out, "Home cut off: it takes no record of the topic any more "+regions.Span(r.FenceAfter)+" after the authority last renewed its right, with "+string(api.Fenced)+
 			". So here a region that is cut off does not go on storing its own records: that is the price of never having two homes.")
 	}
-	return append(out, "Home cut off: it goes on, and its acks say that the authority did not confirm it; when the log was moved by force meanwhile, those records are void and have to be published again.")
+	return append(out, "Home cut off: it goes on, for as long as it takes. When the log was moved by force meanwhile, what it acknowledged behind the cut is void and has to be published again, however much that is. Its acks say that the authority did not confirm them, but for those of the first "+
+		regions.Span(regions.ConfirmedFor)+": no producer is told at once.")
 }

@@ -59,7 +59,7 @@ func (p *Placer) renewOnce(ctx context.Context, a Authority) {
 // confirmed reports whether the authority was heard lately. p.mu is held.
 func (p *Placer) confirmed(now placement.Instant) bool {
 	since := now.Boot - p.answered.Boot
-	return p.heard && p.authority != nil && since >= 0 && since <= confirmedFor
+	return p.heard && p.authority != nil && since >= 0 && since <= regions.ConfirmedFor
 }
 
 // Left is how much is left of this region's lease on a log; false: it holds none, or it

@@ -29,7 +29,6 @@ const (
 	renewWithin  = 2 * placement.RenewEvery
 	submitWithin = 10 * time.Second
 	retryEvery   = 2 * time.Second
-	confirmedFor = 10 * time.Second       // after a renewal was sent that was answered: two more were due since
 	moveStep     = 200 * time.Millisecond // what comes next in a move is soon there: producers wait no longer than that
 	maxOverdue   = 64                     // declarations brought to the authority in one round
 )
