@@ -51,33 +51,6 @@ func TestR14g_HolderWritesOnlyWhatWasCovered(t *testing.T) {
 
 	span := time.Second
 	l, _ := s.Log("L")
-	plan := placement.Command{Verb: placement.Begin, ID: "plan", Log: "L", Expect: l.Epoch, Actor: "a", Reason: "r", Plan: "p",
-		Move: &placement.Move{Kind: placement.Planned, Target: "eu-central", HomeDigest: l.Terms.Digest, TargetDigest: l.Terms.Digest}}
-	if _, err := s.Apply(s.Applied()+10, plan); err != nil {
-		t.Fatal(err)
-	}
-	if !h.Answered(renew(), at(101*time.Second)) { // it has not heard of the move, which waits for people
-		t.Fatal("a planned move that begins takes a lease")
-	}
-	follow()
-	writes(true, "L", at(120*time.Second))
-	abort := placement.Command{Verb: placement.Abort, ID: "no", Log: "L", Op: "plan", Expect: l.Epoch, Actor: "a", Reason: "r"}
-	if _, err := s.Apply(s.Applied()+10, abort); err != nil {
-		t.Fatal(err)
-	}
-	if h.Answered(renew(), at(102*time.Second)) {
-		t.Fatal("an epoch that was given up is covered")
-	}
-	follow()
-	l, _ = s.Log("L")
-	opened := placement.Command{Verb: placement.Opened, ID: "open", Log: "L", Region: "eu-west", Expect: l.Epoch, Actor: "a", Reason: "r", Point: &placement.Point{}}
-	if _, err := s.Apply(s.Applied()+10, opened); err != nil {
-		t.Fatal(err)
-	}
-	if !h.Answered(renew(), at(102*time.Second)) {
-		t.Fatal("the next epoch is not covered")
-	}
-
 	begin := placement.Command{Verb: placement.Begin, ID: "m", Log: "L", Expect: l.Epoch, Actor: "a", Reason: "r", Plan: "p",
 		Move: &placement.Move{Kind: placement.Forced, Target: "eu-central", TargetDigest: l.Terms.Digest, Accepted: placement.Loss{Span: &span}}}
 	if _, err := s.Apply(s.Applied()+10, begin); err != nil {
@@ -113,4 +86,49 @@ func TestR14g_HolderWritesOnlyWhatWasCovered(t *testing.T) {
 	if h.Answered(renew(), at(113*time.Second)) {
 		t.Fatal("an older authority prolonged a lease")
 	}
+}
+
+// TestR14g_APlannedMoveTakesNoLease: while a planned move waits for people its home writes;
+// given up, it ends the epoch, and with it the lease on it.
+func TestR14g_APlannedMoveTakesNoLease(t *testing.T) {
+	s := founded(t)
+	h := placement.NewHolder("eu-west")
+	at := func(d time.Duration) placement.Instant { return placement.Instant{Boot: d, Wall: int64(d)} }
+	apply := func(c placement.Command) placement.Result {
+		t.Helper()
+		r, err := s.Apply(s.Applied()+10, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	follow := func() placement.Log {
+		for _, l := range s.Changed(0) {
+			h.Follow(l)
+		}
+		l, _ := s.Log("L")
+		return l
+	}
+	answered := func(want bool, sent time.Duration, what string) {
+		t.Helper()
+		r := apply(placement.Command{Verb: placement.Renew, Regions: []string{"eu-west"}})
+		if h.Answered(r.Grants[0], at(sent)) != want {
+			t.Fatal(what)
+		}
+	}
+	l := follow()
+	apply(placement.Command{Verb: placement.Begin, ID: "plan", Log: "L", Expect: l.Epoch, Actor: "a", Reason: "r", Plan: "p",
+		Move: &placement.Move{Kind: placement.Planned, Target: "eu-central", HomeDigest: l.Terms.Digest, TargetDigest: l.Terms.Digest}})
+	answered(true, 100*time.Second, "a planned move that begins takes a lease from who has not heard of it")
+	l = follow()
+	answered(true, 101*time.Second, "or from who has")
+	if err := h.Check("L", l.Epoch, at(120*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	apply(placement.Command{Verb: placement.Abort, ID: "no", Log: "L", Op: "plan", Expect: l.Epoch, Actor: "a", Reason: "r"})
+	answered(false, 102*time.Second, "an epoch that was given up is covered")
+	l = follow()
+	apply(placement.Command{Verb: placement.Opened, ID: "open", Log: "L", Region: "eu-west", Expect: l.Epoch, Actor: "a", Reason: "r", Point: &placement.Point{}})
+	follow()
+	answered(true, 102*time.Second, "the next epoch is not covered")
 }
