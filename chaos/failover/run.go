@@ -100,7 +100,7 @@ func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
 	s := &story{Options: o, ledger: newLedger(), began: time.Now(), result: Result{Rate: o.Rate}}
-	s.world, err = found(root, o.Serve)
+	s.world, err = found(root, o.Serve, west)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (s *story) tell(ctx context.Context) error {
 		{"switchover back", func(ctx context.Context) (string, error) { return s.switchover(ctx, east, west) }},
 		{"payload is held, lists pass", func(ctx context.Context) (string, error) { return s.hold(ctx, &seen) }},
 		{"eu-west is cut off", func(ctx context.Context) (string, error) { return s.cut(ctx, &seen) }},
-		{"eu-west is killed", func(context.Context) (string, error) { s.rest(); return "SIGKILL", s.world.kill() }},
+		{"eu-west is killed", func(context.Context) (string, error) { s.rest(); return "SIGKILL", s.world.kill(west) }},
 		{"forced failover to us-east", func(ctx context.Context) (string, error) { return s.force(ctx, &seen) }},
 		{"report at the cut", func(ctx context.Context) (string, error) { return s.first(ctx, &seen) }},
 		{"eu-west comes back", func(ctx context.Context) (string, error) { return s.back(ctx, &seen) }},

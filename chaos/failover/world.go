@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -42,14 +43,20 @@ topics:
     on_home_loss: {producers: refuse, consumers: {mode: read_copy, max_staleness: 1h}, owner: o, text: t}
 `
 
-// world is three regions on this machine: two in this process and one in its own.
+// world is three regions on this machine, in this process or each in its own.
 type world struct {
-	root   string
-	serve  []string
-	places map[string]*place
-	nodes  map[string]*node.Node
-	child  *exec.Cmd // nil: it does not run
-	ended  chan error
+	root      string
+	serve     []string
+	apart     []string // regions that are processes of their own
+	places    map[string]*place
+	nodes     map[string]*node.Node
+	processes map[string]*process // that were started and not killed
+}
+
+// process is a region that runs on its own.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when it has
 }
 
 // place is where a region lives.
@@ -60,9 +67,9 @@ type place struct {
 
 func (p *place) config() string { return filepath.Join(p.dir, "node.yaml") }
 
-// found makes the regions' files.
-func found(root string, serve []string) (*world, error) {
-	w := &world{root: root, serve: serve, places: map[string]*place{}, nodes: map[string]*node.Node{}}
+// found makes the regions' files. Those that are named get processes of their own.
+func found(root string, serve []string, apart ...string) (*world, error) {
+	w := &world{root: root, serve: serve, apart: apart, places: map[string]*place{}, nodes: map[string]*node.Node{}, processes: map[string]*process{}}
 	policies := filepath.Join(root, "policies")
 	if err := deploy.WritePolicies(policies); err != nil {
 		return nil, err
@@ -117,26 +124,11 @@ tls: {ca: ca.pem, certificate: node.pem, key: node.key}
 	return fmt.Sprintf("{link: %q}", p.listen.Link), errors.Join(err, os.WriteFile(p.config(), []byte(text), 0o600))
 }
 
-// start starts a region: the west as a process, the others here.
+// start starts a region, and does not wait for one that is a process of its own.
 func (w *world) start(ctx context.Context, region string) error {
 	p := w.places[region]
-	if region == west {
-		out, err := os.OpenFile(filepath.Join(p.dir, "node.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		defer out.Close()
-		args := append(append([]string(nil), w.serve[1:]...), p.config())
-		w.child = exec.Command(w.serve[0], args...)
-		w.child.Stdout, w.child.Stderr = out, out
-		w.child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it does not outlive the story
-		if err := w.child.Start(); err != nil {
-			return err
-		}
-		child, ended := w.child, make(chan error, 1)
-		w.ended = ended
-		go func() { ended <- child.Wait() }()
-		return nil
+	if slices.Contains(w.apart, region) {
+		return w.launch(region)
 	}
 	c, err := node.LoadConfig(p.config())
 	if err != nil {
@@ -161,26 +153,48 @@ func (w *world) start(ctx context.Context, region string) error {
 	return nil
 }
 
-// kill ends the west as SIGKILL does, and waits until it is gone.
-func (w *world) kill() error {
-	if w.child == nil {
+func (w *world) launch(region string) error {
+	p := w.places[region]
+	out, err := os.OpenFile(filepath.Join(p.dir, "node.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	cmd := exec.Command(w.serve[0], append(append([]string(nil), w.serve[1:]...), p.config())...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it does not outlive the story
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	started := &process{cmd, make(chan struct{})}
+	go func() { _ = cmd.Wait(); close(started.ended) }()
+	w.processes[region] = started
+	return nil
+}
+
+// kill ends a region that is a process as SIGKILL does, and waits until it is gone.
+func (w *world) kill(region string) error {
+	p := w.processes[region]
+	if p == nil {
 		return nil
 	}
-	err := w.child.Process.Kill()
-	<-w.ended
-	w.child = nil
+	err := p.cmd.Process.Kill()
+	<-p.ended
+	delete(w.processes, region)
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil
 	}
 	return err
 }
 
-func (w *world) close(ctx context.Context) error {
-	errs := []error{w.kill()}
-	for _, n := range w.nodes {
-		errs = append(errs, n.Close(ctx))
+func (w *world) close(ctx context.Context) (err error) {
+	for _, region := range w.apart {
+		err = errors.Join(err, w.kill(region))
 	}
-	return errors.Join(errs...)
+	for _, n := range w.nodes {
+		err = errors.Join(err, n.Close(ctx))
+	}
+	return err
 }
 
 func (w *world) door(region string) (*client.Client, error) {
