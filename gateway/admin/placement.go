@@ -158,7 +158,7 @@ func explainPlaced(self, first string, m *pb.PlacedLog, l *placement.Log) []stri
 			out = append(out, "the lease of "+self+" on it has run out: records are refused with FENCED until the authority answers")
 		}
 	} else {
-		out = append(out, "cut off from the authority its home goes on and, from " + regions.Span(regions.ConfirmedFor) + " on, says authority=unconfirmed in each ack: a forced move would make void what it acknowledged since it was cut off")
+		out = append(out, "cut off from the authority its home goes on and, from "+regions.Span(regions.ConfirmedFor)+" on, says authority=unconfirmed in each ack: a forced move would make void what it acknowledged since it was cut off")
 	}
 	if !m.DeclaredAlike {
 		out = append(out, "the topic is declared otherwise here than the authority has it: it moves only once home, target and authority have the same declaration")

@@ -63,7 +63,6 @@ func placeOf(it *regions.Item) place {
 // what came since it was asked last, until ctx ends.
 func (s *Stock) Tags(ctx context.Context, log regions.Log) (tags []string, err error) {
 	err = s.with(ctx, log, func(h *holding, head regions.Head) {
-		maps.DeleteFunc(h.tags, func(_ string, last uint64) bool { return last < head.First })
 		tags = slices.Sorted(maps.Keys(h.tags))
 	})
 	return tags, err
@@ -163,6 +162,7 @@ func (h *holding) read(ctx context.Context, log regions.Log, head regions.Head, 
 		return err
 	}
 	defer r.Close()
+	h.prune(head.First)
 	for n := 0; h.upTo.sequence < head.Sequence && (most == 0 || n < most); n++ {
 		items, err := r.Next(ctx, atOnce)
 		if err != nil {
@@ -172,13 +172,17 @@ func (h *holding) read(ctx context.Context, log regions.Log, head regions.Head, 
 			return &api.Error{Code: api.NotReady, Op: "read log", Topic: log.ID().Topic, Hint: "the log gives less than it says that it has; try again"}
 		}
 		for i := range items {
-			h.take(&items[i])
-		}
-		if len(h.tags) > maxTags {
-			return &api.Error{Code: api.Overloaded, Op: "read log", Topic: log.ID().Topic, Hint: "its records carry too many different tags to judge them all"}
+			if !h.take(&items[i]) {
+				return &api.Error{Code: api.Overloaded, Op: "read log", Topic: log.ID().Topic, Hint: "its records carry too many different tags to judge them all"}
+			}
 		}
 	}
 	return nil
+}
+
+// prune forgets the tags of which retention has taken all records.
+func (h *holding) prune(first uint64) {
+	maps.DeleteFunc(h.tags, func(_ string, last uint64) bool { return last < first })
 }
 
 // resume opens a reader that goes on where the log was read to, or at its first item if the
@@ -205,11 +209,16 @@ func (h *holding) resume(ctx context.Context, log regions.Log, head regions.Head
 	return log.Reader(ctx, before)
 }
 
-// take notes an item.
-func (h *holding) take(it *regions.Item) {
+// take notes an item; false: its tags are one set more than are kept, and it is left to be
+// read again.
+func (h *holding) take(it *regions.Item) bool {
 	switch {
 	case it.Gap == nil:
-		h.tags[api.TagString(it.Record.Tags)] = it.Sequence
+		tags := api.TagString(it.Record.Tags)
+		if _, known := h.tags[tags]; !known && len(h.tags) >= maxTags {
+			return false
+		}
+		h.tags[tags] = it.Sequence
 		h.digest.add(it)
 	case it.Gap.Kind == regions.Damaged:
 		if h.doubt == nil {
@@ -221,4 +230,5 @@ func (h *holding) take(it *regions.Item) {
 		h.digest.restart(it.Sequence) // it was here, and was taken
 	}
 	h.upTo = placeOf(it)
+	return true
 }

@@ -192,3 +192,31 @@ func TestR14e_ACopyIsHeldAgainstItsHome(t *testing.T) {
 		}
 	}
 }
+
+// TestR14e_TagsAreBounded: a log with more different tags than are kept is not judged, however
+// often it is asked, and no more are kept for it; once retention has taken some of them it is.
+func TestR14e_TagsAreBounded(t *testing.T) {
+	const kept = 10_000
+	items := make([]regions.Item, kept+1)
+	for i := range items {
+		items[i] = itemOf(1, i+1, fmt.Sprint(i))
+	}
+	f := fabrictest.Open(t)
+	l := fabrictest.Copy(t, f, "orders@here")
+	apply(t, l, items...)
+	s := &failover.Stock{}
+	for range 3 {
+		if tags, err := s.Tags(t.Context(), l); api.CodeOf(err) != api.Overloaded {
+			t.Fatalf("%d tags, %v", len(tags), err)
+		}
+		if read, err := s.Warm(t.Context(), l); !read || api.CodeOf(err) != api.Overloaded {
+			t.Fatal(read, err)
+		}
+	}
+	if _, err := f.Purge(t.Context(), l.ID(), 10); err != nil {
+		t.Fatal(err)
+	}
+	if tags, err := s.Tags(t.Context(), l); err != nil || len(tags) != kept-9 {
+		t.Errorf("%d tags, %v", len(tags), err)
+	}
+}
