@@ -63,7 +63,10 @@ func (n *Node) authorityState() *pb.AuthorityState {
 	for region, r := range s.Rivals {
 		m.Rivals = append(m.Rivals, region)
 		if r.Generation == 0 && s.Generation == 0 {
-			m.Trouble = "voters that were founded under differing names never agree: stop the nodes of all but one of them, move their folder " + councilFolder + " away, and run domicile control found there with --authority " + s.Authority
+			if ours := strings.Join(s.Roll, ","); r.Voters != "" && ours != "" && r.Voters != ours {
+				m.Trouble = "the voter of " + region + " was made by a federation.yaml that has " + r.Voters + " vote, this one's by " + ours + ": bring the files to one list; "
+			}
+			m.Trouble += "voters that were founded under differing names never agree: stop the nodes of all but one of them, move their folder " + councilFolder + " away, and run domicile control found there with --authority " + s.Authority
 		}
 	}
 	slices.Sort(m.Rivals)

@@ -176,7 +176,12 @@ func (p *delegate) joinVoters(ctx context.Context) (*governing, error) {
 		if v == nil {
 			return &api.Error{Code: api.NotReady, Op: op, Region: p.cfg.Region, Hint: "the new voter does not open; status says why"}
 		}
-		return v.ChangeVoters(ctx, council.VoterChange{Region: p.cfg.Region, Actor: who, Reason: reason})
+		err := v.ChangeVoters(ctx, council.VoterChange{Region: p.cfg.Region, Actor: who, Reason: reason})
+		if api.CodeOf(err) == api.PlacementRefused {
+			// A voter that nobody gave a vote to must not stand where the region's own is looked for.
+			err = errors.Join(err, p.change(ctx, func() error { return os.RemoveAll(CouncilDir(p.cfg.Data)) }))
+		}
+		return err
 	}
 	return g, nil
 }
@@ -209,7 +214,7 @@ func (p *delegate) removeVoter(region string) (*governing, error) {
 	if !slices.Contains(before, region) {
 		return nil, &api.Error{Code: api.BadRequest, Op: op, Field: "region", Value: region, Hint: "it has no vote; those who have: " + strings.Join(before, ", ")}
 	}
-	g := &governing{act: "remove-voter", plan: removalPlan(p.federation.Name(), v.Status(), region, before), approvals: removalApprovals(before), role: approval.Incident,
+	g := &governing{act: "remove-voter", plan: removalPlan(p.federation.Name(), v.Status(), region), approvals: removalApprovals(before), role: approval.Incident,
 		may: []string{approval.Operator, approval.Incident}}
 	g.says = []string{fmt.Sprintf("%s loses its vote; %d of %d are left", region, len(before)-1, len(before))}
 	if g.approvals > 0 {
@@ -221,11 +226,10 @@ func (p *delegate) removeVoter(region string) (*governing, error) {
 	return g, nil
 }
 
-// removalPlan names the removal of a region from these voters. Approvals of it count until
-// they run out, also if the region is added again meanwhile: raft does not tell when a set of
-// voters came to be.
-func removalPlan(federation string, s council.Status, region string, before []string) string {
-	return planOf("remove-voter", federation, s.Authority, region, strings.Join(before, ","))
+// removalPlan names the removal of a region from these voters. A region that was added again
+// votes by another voter, so no approval of an earlier removal counts against it.
+func removalPlan(federation string, s council.Status, region string) string {
+	return planOf("remove-voter", federation, s.Authority, region, strings.Join(slices.Sorted(slices.Values(s.Seats)), ","))
 }
 
 // removalApprovals is how many people have to approve that one of these voters goes: two, if
@@ -250,8 +254,7 @@ func (n *Node) mayChangeVoters(c council.VoterChange, before []string) error {
 	if v == nil {
 		return n.notHere("change voters")
 	}
-	before = slices.Sorted(slices.Values(before))
-	g := &governing{act: "remove-voter", plan: removalPlan(n.federation.Name(), v.Status(), c.Region, before), approvals: removalApprovals(before), role: approval.Incident}
+	g := &governing{act: "remove-voter", plan: removalPlan(n.federation.Name(), v.Status(), c.Region), approvals: removalApprovals(before), role: approval.Incident}
 	var texts []string
 	for _, a := range c.Approvals {
 		texts = append(texts, a.Signed)

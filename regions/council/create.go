@@ -1,6 +1,9 @@
 package council
 
 import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/raft"
 
@@ -25,7 +29,9 @@ const MarkFile = "council.json"
 type mark struct {
 	Version   int
 	Region    string
-	Authority string   // random name of the founding
+	Authority string   // random name of the founding, with what names its voters
+	Born      string   `json:",omitempty"` // random name of this folder, in a voter that joins
+	Roll      []string `json:",omitempty"` // voters of the founding
 	Join      []string `json:",omitempty"` // regions that vote already, for one that joins them
 	Others    []string `json:",omitempty"` // regions that may belong to another founding
 	Founding  []byte   `json:",omitempty"` // the founding command; none in a voter that joins
@@ -35,7 +41,7 @@ type mark struct {
 type Birth struct {
 	Dir       string
 	Region    string
-	Authority string   // random; equal on all voters of one founding
+	Authority string   // of a founding: its random name, see Name; of one that joins: as the voters have it
 	Voters    []string // of the founding, equal on all of them; none: this one joins
 	Join      []string // the regions that vote in the authority that it joins
 	Cache     []byte   // a state to go on from, as LoadCache gives it; Region is then the one voter
@@ -45,14 +51,32 @@ type Birth struct {
 	Approvals []placement.Approval // two, to go on from a cache
 }
 
+const rollMark = "."
+
+// Name is a founding's whole name: the random one that was chosen, and a hash of who votes,
+// so that voters that were made with differing lists are never taken for one founding. A
+// whole name of these voters stays as it is.
+func Name(random string, voters []string) string {
+	random, _, _ = strings.Cut(random, rollMark)
+	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(voters)), "\n")))
+	return random + rollMark + hex.EncodeToString(sum[:4])
+}
+
+// address is the voter's in the voters' protocol.
+func (m *mark) address() string { return addressOf(m.Region, m.Born) }
+
 // Create makes the folder of a new voter. It refuses one that holds a voter already: take
 // that away first, it is never made part of another founding.
 func Create(b Birth) error {
 	if err := b.check(); err != nil {
 		return err
 	}
-	m := mark{Version: 1, Region: b.Region, Authority: b.Authority, Join: b.Join, Others: b.Others}
-	if len(b.Voters) > 0 {
+	m := mark{Version: 1, Region: b.Region, Authority: b.Authority, Join: b.Join, Others: b.Others, Roll: slices.Sorted(slices.Values(b.Voters))}
+	if len(b.Join) > 0 {
+		m.Born = rand.Text()
+	} else {
+		b.Authority = Name(b.Authority, b.Voters)
+		m.Authority = b.Authority
 		founding := placement.Command{
 			Verb: placement.Found, ID: "found/" + b.Authority, Actor: b.Actor, Reason: b.Reason, Approvals: b.Approvals,
 			Founding: &placement.Founding{Authority: b.Authority, Cache: b.Cache},
@@ -98,6 +122,9 @@ func (b *Birth) check() error {
 		return refuse("voters", "a voter founds an authority with others, or joins those that vote already")
 	case len(b.Voters) > 0 && !slices.Contains(b.Voters, b.Region):
 		return refuse("voters", "this region is not one of them")
+	case len(b.Voters) > 0 && strings.Contains(b.Authority, rollMark) && b.Authority != Name(b.Authority, b.Voters):
+		return refuse("voters", "the founding of that name was begun with other voters than "+strings.Join(b.Voters, ", ")+
+			": bring federation.yaml to one list in every region, then found with the name that the first region's command printed")
 	case len(b.Cache) > 0 && len(b.Others) == 0:
 		return refuse("others", "one that founds from its cache names the regions that voted before")
 	case len(b.Cache) > 0 && len(b.Voters) != 1:

@@ -2,28 +2,33 @@ package council
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 
 	"domicile/api"
 )
 
-// dialVoter opens a connection for the voters' protocol, to a voter of the same founding.
-func (v *Voter) dialVoter(ctx context.Context, region string) (net.Conn, error) {
+// dialVoter opens a connection for the voters' protocol, to exactly the voter of the same
+// founding that the vote was given to.
+func (v *Voter) dialVoter(ctx context.Context, to address) (net.Conn, error) {
+	region, born := to.parts()
 	h := v.greeting()
 	h.For = voting
-	same := false
+	var theirs hello
 	conn, err := open(ctx, v.cfg.Lines, region, h, func(name string, h hello) {
 		v.noteRival(name, h)
-		same = h.Authority == v.mark.Authority
+		theirs = h
 	})
-	if same {
-		v.mu.Lock()
-		v.dismissed = api.CodeOf(err) == api.PermissionDenied
-		v.mu.Unlock()
+	if theirs.Authority == v.mark.Authority {
+		v.noteDismissal(err)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if theirs.Born != born {
+		_ = conn.Close() // nothing was said on it
+		return nil, &api.Error{Code: api.PermissionDenied, Op: "vote", Region: region, Field: fieldBorn, Hint: "the voter that answers is another one than the vote was given to"}
 	}
 	_ = conn.SetDeadline(time.Time{}) // the protocol sets its own
 	if !v.hold(conn) {
@@ -31,4 +36,23 @@ func (v *Voter) dialVoter(ctx context.Context, region string) (net.Conn, error) 
 		return nil, net.ErrClosed
 	}
 	return &heldConn{conn, v}, nil
+}
+
+// fieldBorn is what a refusal names when a region has two voters.
+const fieldBorn = "voter"
+
+// noteDismissal keeps whether another voter says that this one has no vote. If its region's
+// vote was given to a voter on another node, this one takes no connections any more: whoever
+// calls the region must reach the other.
+func (v *Voter) noteDismissal(err error) {
+	var e *api.Error
+	v.mu.Lock()
+	v.dismissed = api.CodeOf(err) == api.PermissionDenied
+	replaced := !v.replaced && v.dismissed && errors.As(err, &e) && e.Field == fieldBorn
+	v.replaced = v.replaced || replaced
+	v.mu.Unlock()
+	if replaced {
+		v.cfg.Log.Error("this region's vote was given to a voter on another node; this one says nothing more", "dir", v.cfg.Dir)
+		_ = v.cfg.Lines.Close() // it only stops
+	}
 }

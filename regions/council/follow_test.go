@@ -164,7 +164,7 @@ func TestR14g_RegionsSpeakForThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if code := w.knock(ctx, "sa-north", "eu-west", `{"For":"vote","Authority":"A1","Generation":1}`); code != api.PermissionDenied {
+	if code := w.knock(ctx, "sa-north", "eu-west", `{"For":"vote","Authority":"`+w.seats["eu-west"].Status().Authority+`","Generation":1}`); code != api.PermissionDenied {
 		t.Fatalf("a region without a vote votes: %q", code)
 	}
 	lapsed, err := foreign.Encode()

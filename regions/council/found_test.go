@@ -85,9 +85,10 @@ func TestR14e_FoundFromCacheThenTheOldMajorityReturns(t *testing.T) {
 // joins has an old voter join, in a new folder.
 func (w *world) joins(leader, old string) {
 	w.t.Helper()
+	authority := w.seats[leader].Status().Authority
 	w.stop(old)
 	w.dirs[old] = filepath.Join(w.t.TempDir(), "council")
-	if err := council.Create(council.Birth{Dir: w.dirs[old], Region: old, Authority: "A2", Join: []string{leader}}); err != nil {
+	if err := council.Create(council.Birth{Dir: w.dirs[old], Region: old, Authority: authority, Join: []string{leader}}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.start(old)

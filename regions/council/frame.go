@@ -67,6 +67,9 @@ type hello struct {
 	Authority  string  `json:",omitempty"`
 	Generation uint32  `json:",omitempty"`
 	After      uint64  `json:",omitempty"` // the version that whoever says it has
+	Born       string  `json:",omitempty"` // of a voter that joined: its folder's name
+	Roll       string  `json:",omitempty"` // who votes in the founding, by the file that the voter was made with
+	Led        bool    `json:",omitempty"` // it hears a leader
 	Refused    *fault  `json:",omitempty"` // in an answer
 }
 

@@ -133,6 +133,7 @@ func (v *Voter) strangers() []string {
 
 // meetOnce takes in what a region of an earlier founding says, unless that was done.
 func (v *Voter) meetOnce(ctx context.Context, region string, theirs hello) {
+	theirs = hello{Authority: theirs.Authority, Generation: theirs.Generation, After: theirs.After} // what there is to take in
 	if theirs.Authority == v.mark.Authority || theirs.Generation == 0 || theirs.Generation >= v.greeting().Generation || v.met[region] == theirs {
 		return
 	}

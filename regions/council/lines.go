@@ -3,6 +3,7 @@ package council
 import (
 	"context"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,22 +23,36 @@ type Lines interface {
 	Close() error
 }
 
-// region is a voter's address in the voters' protocol: its name, nothing else.
-type region string
+// address is a voter's in the voters' protocol: its region, and of one that joined the random
+// name of its folder. Two voters of one region, of which one has lost its vote and does not
+// know it, are told apart by it.
+type address string
 
-func (region) Network() string  { return "region" }
-func (r region) String() string { return string(r) }
+func (address) Network() string  { return "region" }
+func (a address) String() string { return string(a) }
+
+func addressOf(region, born string) string {
+	if born == "" {
+		return region
+	}
+	return region + "/" + born
+}
+
+func (a address) parts() (region, born string) {
+	region, born, _ = strings.Cut(string(a), "/")
+	return region, born
+}
 
 // ballots hands the connections of the voters' protocol to it.
 type ballots struct {
 	self   string
-	dial   func(ctx context.Context, region string) (net.Conn, error)
+	dial   func(ctx context.Context, to address) (net.Conn, error)
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 }
 
-func newBallots(self string, dial func(context.Context, string) (net.Conn, error)) *ballots {
+func newBallots(self string, dial func(context.Context, address) (net.Conn, error)) *ballots {
 	return &ballots{self: self, dial: dial, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
@@ -45,7 +60,7 @@ func newBallots(self string, dial func(context.Context, string) (net.Conn, error
 func (b *ballots) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return b.dial(ctx, string(to))
+	return b.dial(ctx, address(to))
 }
 
 // Accept waits for a connection that offer brings.
@@ -73,5 +88,5 @@ func (b *ballots) Close() error {
 	return nil
 }
 
-// Addr is the voter's own name.
-func (b *ballots) Addr() net.Addr { return region(b.self) }
+// Addr is the voter's own address.
+func (b *ballots) Addr() net.Addr { return address(b.self) }

@@ -42,6 +42,7 @@ type world struct {
 	ports map[string]string
 	gone  map[string]bool       // regions that nothing reaches and that reach nothing
 	open  map[*wire]bool        //
+	calls map[[2]string]int     // how often a region dialed another
 	lines map[string]*testLines //
 }
 
@@ -53,7 +54,7 @@ func newWorld(t *testing.T, names ...string) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, ca: ca, clock: clock, names: names, dirs: map[string]string{}, seats: map[string]*council.Voter{},
-		ports: map[string]string{}, gone: map[string]bool{}, open: map[*wire]bool{}, lines: map[string]*testLines{}}
+		ports: map[string]string{}, gone: map[string]bool{}, calls: map[[2]string]int{}, open: map[*wire]bool{}, lines: map[string]*testLines{}}
 	t.Cleanup(func() {
 		for name := range w.seats {
 			w.stop(name)
@@ -169,6 +170,12 @@ func (w *world) isolate(name string, gone bool) {
 	}
 }
 
+func (w *world) dialed(from, to string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calls[[2]string{from, to}]
+}
+
 func (w *world) isGone(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -275,6 +282,7 @@ func (l *testLines) listen() {
 
 func (l *testLines) Dial(ctx context.Context, region string) (net.Conn, error) {
 	l.world.mu.Lock()
+	l.world.calls[[2]string{l.self, region}]++
 	port, cut := l.world.ports[region], l.world.gone[region] || l.world.gone[l.self]
 	l.world.mu.Unlock()
 	if port == "" || cut {

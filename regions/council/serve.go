@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"domicile/api"
@@ -63,7 +64,7 @@ type heldConn struct {
 func (h *heldConn) Close() error { h.voter.letGo(h.Conn); return nil }
 
 func (v *Voter) greeting() hello {
-	h := hello{Authority: v.mark.Authority}
+	h := hello{Authority: v.mark.Authority, Born: v.mark.Born, Roll: strings.Join(v.mark.Roll, ","), Led: v.leader() != ""}
 	v.machine.read(func(s *placement.State) { h.Generation, h.After = s.Generation(), s.Version() })
 	return h
 }
@@ -103,9 +104,9 @@ func (v *Voter) refuseHello(h hello, peer string) error {
 		}
 		v.noteRival(peer, h)
 		if h.Authority != v.mark.Authority {
-			return &api.Error{Code: api.Contested, Op: "vote", Field: "authority", Hint: "this voter belongs to another founding"}
+			return &api.Error{Code: api.Contested, Op: "vote", Field: "authority", Hint: "this voter belongs to another founding" + v.rolls(h.Roll)}
 		}
-		return nil
+		return v.refuseBorn(h, peer)
 	case greet:
 		if slices.Contains(v.electors(), peer) || slices.Contains(v.mark.Others, peer) {
 			v.noteRival(peer, h)
@@ -121,6 +122,25 @@ func (v *Voter) refuseHello(h hello, peer string) error {
 		return v.contested()
 	}
 	return &api.Error{Code: api.BadRequest, Op: "greet", Field: "for", Hint: "the caller is of another version"}
+}
+
+// refuseBorn tells a voter that its region's vote was given to another one since. What a
+// voter that has heard less than the caller knows of that may be old.
+func (v *Voter) refuseBorn(h hello, peer string) error {
+	born, votes := v.born(peer)
+	if !votes || h.Born == born || h.After > v.greeting().After {
+		return nil
+	}
+	return &api.Error{Code: api.PermissionDenied, Op: "vote", Region: peer, Field: fieldBorn, Hint: "the region's vote was given to another voter"}
+}
+
+// rolls says by which voters two foundings were made, where they differ.
+func (v *Voter) rolls(theirs string) string {
+	ours := strings.Join(v.mark.Roll, ",")
+	if theirs == "" || ours == "" || theirs == ours {
+		return ""
+	}
+	return ": its federation.yaml had " + ours + " vote, the caller's " + theirs
 }
 
 // electors are the regions whose word this voter takes: who votes, or, before it was told

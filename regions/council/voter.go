@@ -68,6 +68,7 @@ type Voter struct {
 	rivals    map[string]Rival
 	met       map[string]hello // what was taken in of each region of an earlier founding
 	dismissed bool             // another voter of this founding says that the region has no vote
+	replaced  bool             // its region's vote is another voter's
 
 	changing sync.Mutex // one change of voters at a time
 }
@@ -78,6 +79,7 @@ type closer interface{ Close() error }
 type Rival struct {
 	Authority  string
 	Generation uint32
+	Voters     string // by the file that its voter was made with; "": it does not say
 }
 
 // Open starts the voter that Create made.
@@ -117,7 +119,7 @@ func (v *Voter) open() (err error) {
 		return err
 	}
 	v.machine = newMachine(v.nominal, v.audit, v.cfg.Log)
-	v.ballots = newBallots(v.mark.Region, v.dialVoter)
+	v.ballots = newBallots(v.mark.address(), v.dialVoter)
 	v.lines = raft.NewNetworkTransport(v.ballots, 3, v.cfg.Pace.Of(lineTimeout), out)
 	notify := make(chan bool, 16)
 	if v.raft, err = raft.NewRaft(v.raftConfig(notify, out), v.machine, v.store, v.store, snapshots, v.lines); err != nil {
@@ -247,6 +249,8 @@ type Status struct {
 	Version    uint64
 	Entries    uint64 // in the voters' log, all told
 	Voters     []string
+	Roll       []string         // who votes in the founding, by the file that this voter was made with; none: it joined
+	Seats      []string         // the voters as one another calls them: a voter that joined anew is another one
 	Rivals     map[string]Rival // regions that belong to another founding
 	Failed     error            // why the voter stands still: its disk; nil if it does not
 }
@@ -256,7 +260,7 @@ func (v *Voter) Status() Status {
 	_, leader := v.raft.LeaderWithID()
 	s := Status{
 		Region: v.mark.Region, Leader: string(leader), Leading: v.raft.State() == raft.Leader, Term: v.raft.CurrentTerm(),
-		Authority: v.mark.Authority, Entries: v.raft.LastIndex(), Voters: v.voters(), Failed: v.store.failure(),
+		Authority: v.mark.Authority, Entries: v.raft.LastIndex(), Voters: v.voters(), Seats: v.seats(), Roll: v.mark.Roll, Failed: v.store.failure(),
 	}
 	v.machine.read(func(p *placement.State) { s.Generation, s.Version = p.Generation(), p.Version() })
 	v.mu.Lock()
@@ -266,17 +270,38 @@ func (v *Voter) Status() Status {
 }
 
 func (v *Voter) voters() []string {
+	var names []string
+	for _, a := range v.seats() {
+		region, _ := address(a).parts()
+		names = append(names, region)
+	}
+	return names
+}
+
+// seats are the addresses of those who vote, by what this voter has heard.
+func (v *Voter) seats() []string {
 	f := v.raft.GetConfiguration()
 	if f.Error() != nil {
 		return nil
 	}
-	var names []string
+	var all []string
 	for _, s := range f.Configuration().Servers {
 		if s.Suffrage == raft.Voter {
-			names = append(names, string(s.ID))
+			all = append(all, string(s.Address))
 		}
 	}
-	return names
+	return all
+}
+
+// born is the folder's name of the voter that a region's vote was given to; false: it has
+// none.
+func (v *Voter) born(region string) (born string, votes bool) {
+	for _, a := range v.seats() {
+		if name, born := address(a).parts(); name == region {
+			return born, true
+		}
+	}
+	return "", false
 }
 
 func (v *Voter) keepCache() {
@@ -347,9 +372,9 @@ func (v *Voter) noteRival(region string, h hello) {
 	if h.Authority == "" {
 		return
 	}
-	r := Rival{h.Authority, h.Generation}
+	r := Rival{h.Authority, h.Generation, h.Roll}
 	if v.rivals[region] != r {
-		v.cfg.Log.Error("another placement authority", "region", region, "generation", h.Generation)
+		v.cfg.Log.Error("another placement authority", "region", region, "generation", h.Generation, "voters", h.Roll, "ours", v.mark.Roll)
 	}
 	v.rivals[region] = r
 }

@@ -22,8 +22,9 @@ type VoterChange struct {
 	Actor     string
 	Reason    string
 	Approvals []placement.Approval
-	// Born says that the region's voter knows of no votes yet: so it must have none.
-	Born bool
+	// Born is the name of the folder of the voter that asks to join; "": of whichever answers
+	// for the region.
+	Born string
 }
 
 // Members are the regions that vote as the leader has it, wherever it is asked.
@@ -83,7 +84,7 @@ func (v *Voter) askToJoin(ctx context.Context, c VoterChange) (sent bool, err er
 	if len(v.voters()) > 0 || len(v.mark.Join) == 0 {
 		return false, noLeader()
 	}
-	c.Born = true
+	c.Born = v.mark.Born
 	for _, region := range v.mark.Join {
 		var maybe bool
 		_, maybe, err = ask(ctx, v.cfg.Lines, region, v.greeting(), v.noteRival, request{Change: &c})
@@ -111,13 +112,14 @@ func (v *Voter) changeHere(ctx context.Context, c VoterChange) (sent bool, err e
 	}
 	before := v.voters()
 	if slices.Contains(before, c.Region) != c.Remove {
-		if !c.Remove && c.Born {
+		if born, _ := v.born(c.Region); !c.Remove && c.Born != "" && c.Born != born {
 			return false, &api.Error{Code: api.PlacementRefused, Op: "change voters", Region: c.Region, Field: "voters",
-				Hint: "it is one of the voters already, and its voter here has forgotten what it voted for: take its vote away first, then add it"}
+				Hint: "it is one of the voters already, by another voter than the one that asks: take its vote away first, then add it"}
 		}
 		return false, v.noteChange(ctx, c, before) // done already; perhaps its note is not
 	}
-	if err := v.mayChange(ctx, c, before); err != nil {
+	born, err := v.mayChange(ctx, c, before)
+	if err != nil {
 		return false, err
 	}
 	if c.Remove && c.Region == v.mark.Region {
@@ -134,7 +136,7 @@ func (v *Voter) changeHere(ctx context.Context, c VoterChange) (sent bool, err e
 	if c.Remove {
 		f = v.raft.RemoveServer(raft.ServerID(c.Region), 0, left)
 	} else {
-		f = v.raft.AddVoter(raft.ServerID(c.Region), raft.ServerAddress(c.Region), 0, left)
+		f = v.raft.AddVoter(raft.ServerID(c.Region), raft.ServerAddress(addressOf(c.Region, born)), 0, left)
 	}
 	if err := f.Error(); err != nil {
 		return true, unknown(err)
@@ -142,50 +144,58 @@ func (v *Voter) changeHere(ctx context.Context, c VoterChange) (sent bool, err e
 	return true, v.noteChange(ctx, c, v.voters())
 }
 
-// mayChange refuses a change after which too few voters would be in reach.
-func (v *Voter) mayChange(ctx context.Context, c VoterChange, before []string) error {
+// mayChange refuses a change after which too few voters would be in reach. born is the
+// folder's name of the voter that gets a vote.
+func (v *Voter) mayChange(ctx context.Context, c VoterChange, before []string) (born string, err error) {
 	after := slices.DeleteFunc(slices.Clone(before), func(r string) bool { return r == c.Region })
 	if !c.Remove {
 		after = append(after, c.Region)
 	}
 	if len(after) == 0 {
-		return &api.Error{Code: api.PlacementRefused, Op: "change voters", Region: c.Region, Field: "voters", Hint: "it is the only voter"}
+		return "", &api.Error{Code: api.PlacementRefused, Op: "change voters", Region: c.Region, Field: "voters", Hint: "it is the only voter"}
 	}
 	if v.cfg.MayChange != nil {
 		if err := v.cfg.MayChange(c, before); err != nil {
-			return err
+			return "", err
 		}
 	}
 	var silent []string
 	for _, region := range after {
-		if region != v.mark.Region && !v.answers(ctx, region) {
+		if region == v.mark.Region {
+			continue
+		}
+		theirs, ok := v.answers(ctx, region)
+		if region == c.Region {
+			born, ok = theirs, ok && (c.Born == "" || c.Born == theirs)
+		}
+		if !ok {
 			silent = append(silent, region)
 		}
 	}
 	slices.Sort(silent)
 	switch {
 	case !c.Remove && slices.Contains(silent, c.Region):
-		return &api.Error{Code: api.PlacementRefused, Op: "change voters", Region: c.Region, Field: "voters", Hint: "its voter does not answer, or belongs to another founding; it has to be there before it gets a vote"}
+		return "", &api.Error{Code: api.PlacementRefused, Op: "change voters", Region: c.Region, Field: "voters", Hint: "its voter does not answer, is another one than the one that asks, or belongs to another founding; it has to be there before it gets a vote"}
 	case 2*(len(after)-len(silent)) <= len(after):
-		return &api.Error{Code: api.PlacementRefused, Op: "change voters", Region: c.Region, Field: "voters", Value: strings.Join(silent, ","),
+		return "", &api.Error{Code: api.PlacementRefused, Op: "change voters", Region: c.Region, Field: "voters", Value: strings.Join(silent, ","),
 			Hint: "they do not answer: without them fewer voters than a majority of the new ones would be left, and nothing could be decided any more"}
 	}
-	return nil
+	return born, nil
 }
 
-// answers reports whether a region's voter of this founding is in reach.
-func (v *Voter) answers(ctx context.Context, region string) bool {
-	h, same := v.greeting(), false
+// answers reports whether a region's voter of this founding is in reach, and which it is.
+func (v *Voter) answers(ctx context.Context, region string) (born string, ok bool) {
+	h := v.greeting()
 	h.For = greet
 	conn, err := open(ctx, v.cfg.Lines, region, h, func(name string, h hello) {
 		v.noteRival(name, h)
-		same = h.Authority == v.mark.Authority
+		born, ok = h.Born, h.Authority == v.mark.Authority
 	})
 	if err != nil {
-		return false
+		return "", false
 	}
 	_ = conn.Close() // greeted
-	return same
+	return born, ok
 }
 
 // noteChange writes into the audit who votes, once for each set that was reached.

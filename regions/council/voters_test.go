@@ -3,6 +3,7 @@ package council_test
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ func TestRA5_VotersChangeOneByOneAndNeverBelowAMajority(t *testing.T) {
 	w.must("eu-west", declared("L", "eu-west", movable(placement.Accept)))
 	leader := w.leader()
 	lost := w.other(leader)
+	first := w.seats[leader].Status().Seats
 	w.isolate(lost, true)
 	w.stop(lost)
 	var left string
@@ -64,6 +66,12 @@ func TestRA5_VotersChangeOneByOneAndNeverBelowAMajority(t *testing.T) {
 		t.Fatalf("it joins, by its own asking: %v", err)
 	}
 	w.until("it votes", func() bool { _, aside := w.seats[lost].Aside(); return !aside })
+	if err := change(lost, lost, false); err != nil {
+		t.Fatalf("it asks once more, as one that lost the answer: %v", err)
+	}
+	if again := w.seats[leader].Status(); slices.Equal(again.Seats, first) || !slices.Equal(sorted(again.Voters), sorted(w.names)) {
+		t.Fatalf("nothing tells these voters from the first: %v %v", again.Seats, first)
+	}
 	leader = w.leader()
 	if err := change(leader, leader, true); err != nil {
 		t.Fatalf("the leader itself: %v", err)
@@ -86,5 +94,98 @@ func TestRA5_VotersChangeOneByOneAndNeverBelowAMajority(t *testing.T) {
 	}
 	if notes != 3 {
 		t.Errorf("%d of 3 changes are in the audit", notes)
+	}
+}
+
+func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
+
+// TestR14e_ARegionHasOneVoter: a region's vote goes to a voter on another node, and the one
+// that had it before comes back with its folder. It elects nobody, counts for nobody, learns
+// that its vote is gone, and makes room for the other.
+func TestR14e_ARegionHasOneVoter(t *testing.T) {
+	t.Parallel()
+	w := founding(t, "ap-south", "eu-west", "us-east")
+	w.must("eu-west", declared("L", "eu-west", movable(placement.Accept)))
+	leader := w.leader()
+	twice := w.other(leader)
+	former := w.dirs[twice]
+	w.stop(twice)
+	at := w.seats[leader]
+	change := func(remove bool) error {
+		ctx, cancel := context.WithTimeout(context.Background(), patient)
+		defer cancel()
+		return at.ChangeVoters(ctx, council.VoterChange{Region: twice, Remove: remove, Actor: "anna", Reason: "its node is down"})
+	}
+	if err := change(true); err != nil {
+		t.Fatal(err)
+	}
+	s := at.Status()
+	w.dirs[twice] = filepath.Join(t.TempDir(), "council")
+	if err := council.Create(council.Birth{Dir: w.dirs[twice], Region: twice, Authority: s.Authority, Join: s.Voters}); err != nil {
+		t.Fatal(err)
+	}
+	w.start(twice)
+	if err := change(false); err != nil {
+		t.Fatal(err)
+	}
+	w.until("it votes", func() bool { _, aside := w.seats[twice].Aside(); return !aside })
+	second := w.dirs[twice]
+	w.stop(twice)
+	left := w.leader()
+	other := w.other(left)
+	w.until("both of the others have heard of it", func() bool {
+		return slices.Equal(w.seats[other].Status().Seats, w.seats[left].Status().Seats)
+	})
+	w.stop(other)
+	w.until("who is left leads nobody", func() bool { return !w.seats[left].Status().Leading })
+
+	w.dirs[twice] = former
+	w.start(twice)
+	before := w.dialed(left, twice)
+	w.until("who is left has called the region again and again", func() bool { return w.dialed(left, twice) > before+3 })
+	w.until("the former voter knows that its vote is gone", func() bool { _, aside := w.seats[twice].Aside(); return aside })
+	for name, v := range w.seats {
+		if s := v.Status(); s.Leading {
+			t.Errorf("%s leads with the vote of a voter that has none", name)
+		}
+	}
+	w.stop(twice)
+	w.dirs[twice] = second
+	w.start(twice)
+	w.leader()
+	w.must(left, declared("M", "eu-west", movable(placement.Accept)))
+}
+
+// TestR14e_DifferingListsOfVotersAreNoOneFounding: two regions' files have three regions
+// vote, the third's five. Two of three decide, and the third is no voter of theirs, whatever
+// name it was given.
+func TestR14e_DifferingListsOfVotersAreNoOneFounding(t *testing.T) {
+	t.Parallel()
+	three := []string{"ap-south", "eu-west", "us-east"}
+	five := append(slices.Clone(three), "eu-central", "sa-north")
+	birth := func(region string, voters []string) council.Birth {
+		return council.Birth{Dir: filepath.Join(t.TempDir(), "council"), Region: region, Authority: "A1", Voters: voters, Actor: "anna", Reason: "first"}
+	}
+	w := newWorld(t, three...)
+	for name, voters := range map[string][]string{"ap-south": three, "eu-west": three, "us-east": five} {
+		b := birth(name, voters)
+		if err := council.Create(b); err != nil {
+			t.Fatal(err)
+		}
+		w.dirs[name] = b.Dir
+		w.start(name)
+	}
+	w.must(w.leaderOf("ap-south", "eu-west"), declared("L", "eu-west", movable(placement.Accept)))
+	w.until("each side knows the other's list", func() bool {
+		theirs, ours := w.seats["us-east"].Status().Rivals, w.seats["eu-west"].Status().Rivals
+		return theirs["eu-west"].Voters == strings.Join(sorted(three), ",") && ours["us-east"].Voters == strings.Join(sorted(five), ",")
+	})
+	if s := w.seats["us-east"].Status(); s.Generation != 0 || s.Leader != "" {
+		t.Errorf("%+v", s)
+	}
+	b := birth("us-east", five)
+	b.Authority = w.seats["eu-west"].Status().Authority
+	if err := council.Create(b); api.CodeOf(err) != api.ConfigInvalid || !strings.Contains(err.Error(), "other voters than") {
+		t.Errorf("made for the founding of another list: %v", err)
 	}
 }
