@@ -50,10 +50,11 @@ func (p *Placer) renewOnce(ctx context.Context, a Authority) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fits := p.holder.Answered(grant, sent) // if not: what this region misses is on its way, and then it renews again
-	if grant.Generation >= p.state.Generation() {
-		p.answered, p.heard, p.fits = sent, true, fits && len(grant.Revoked) == 0
+	if grant.Generation < p.state.Generation() {
+		return // of an authority that was overtaken, perhaps before this node's last start
 	}
+	fits := p.holder.Answered(grant, sent) // if not: what this region misses is on its way, and then it renews again
+	p.answered, p.heard, p.fits = sent, true, fits && len(grant.Revoked) == 0
 }
 
 // confirmed reports whether the authority was heard lately. p.mu is held.

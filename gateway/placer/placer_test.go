@@ -330,3 +330,59 @@ func (r *rig) moveAway() {
 		}
 	}
 }
+
+// R14g: the region knows of a later authority from before its last start, and only the one
+// before that answers: its answers renew no lease.
+func TestR14g_AnOvertakenAuthorityRenewsNothing(t *testing.T) {
+	r := newRig(t, placement.FenceAfter, 15*time.Second)
+	r.placer.Attach(r.authority)
+	r.placer.Opened(orders, "inc", api.StaticEpoch("here"))
+	r.until("leased", stored)
+	r.placer.Detach()
+	r.authority.mu.Lock()
+	cache, err := r.authority.state.Snapshot()
+	r.authority.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := &placement.State{}
+	if _, err := later.Apply(1, placement.Command{Verb: placement.Found, ID: "anew", Actor: "a", Reason: "r", Founding: &placement.Founding{Authority: "B", Region: "there", Cache: cache},
+		Approvals: []placement.Approval{{Actor: "b", Role: "incident"}, {Actor: "c", Role: "incident"}}}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := placer.New(r.cfg, later)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Detach)
+	r.placer, r.log = p, p.Leased(r.shelf, "inc", api.StaticEpoch("here"))
+	p.Attach(r.authority)
+	p.Opened(orders, "inc", api.StaticEpoch("here"))
+	for range 3 { // renewals, of which two were taken in
+		r.authority.renewed(t)
+	}
+	if s := r.append(nil); api.CodeOf(s.Err) != api.Fenced {
+		t.Errorf("written by the leave of an overtaken authority: %+v", s)
+	}
+}
+
+// renewed waits for the next renewal.
+func (a *authority) renewed(t *testing.T) {
+	t.Helper()
+	a.mu.Lock()
+	before := a.state.Renewed("here")
+	a.mu.Unlock()
+	for deadline := time.After(30 * time.Second); ; {
+		a.mu.Lock()
+		now, told := a.state.Renewed("here"), a.told
+		a.mu.Unlock()
+		if now != before {
+			return
+		}
+		select {
+		case <-told:
+		case <-deadline:
+			t.Fatal("nothing is renewed")
+		}
+	}
+}

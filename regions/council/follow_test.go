@@ -217,3 +217,38 @@ func (w *world) knock(ctx context.Context, from, to string, frames ...string) (c
 	}
 	return code
 }
+
+// TestR14g_AFollowerLeavesAVoterThatHearsNoLeader: the first of the voters that it knows is
+// cut off from the other two, and only from them. It renews by the others within the time
+// of one renewal, hears what they decide, and asks first whoever answered last.
+func TestR14g_AFollowerLeavesAVoterThatHearsNoLeader(t *testing.T) {
+	t.Parallel()
+	w := founding(t, "ap-south", "eu-west", "us-east")
+	w.must("eu-west", declared("L", "eu-west", movable(placement.FenceAfter)))
+	f := w.follow("sa-north", filepath.Join(t.TempDir(), "placement.cache"), w.names...)
+	defer f.Close()
+	w.until("it is followed", func() bool { _, ok := f.Log("L"); return ok })
+	w.sever("ap-south", "eu-west", "us-east")
+	leader := w.leaderOf("eu-west", "us-east")
+	w.until("ap-south hears no leader", func() bool { return w.seats["ap-south"].Status().Leader == "" })
+	renew := func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), pace.Of(2*placement.RenewEvery))
+		defer cancel()
+		_, err := f.Renew(ctx, "sa-north")
+		return err
+	}
+	if err := renew(); err != nil {
+		t.Error("the first renewal: ", err)
+	}
+	before := w.dialed("sa-north", "ap-south")
+	w.must(leader, declared("M", "eu-west", movable(placement.Accept)))
+	w.until("it hears what the others decide", func() bool { _, ok := f.Log("M"); return ok })
+	for range 3 {
+		if err := renew(); err != nil {
+			t.Error(err)
+		}
+	}
+	if again := w.dialed("sa-north", "ap-south") - before; again > 2 { // to follow it, and no more
+		t.Errorf("it called the voter without a leader %d times more", again)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"domicile/api"
@@ -28,6 +29,8 @@ type FollowerConfig struct {
 // from its cache and goes on from a voter. Safe for concurrent use.
 type Follower struct {
 	cfg FollowerConfig
+
+	answered atomic.Int32 // which of the voters answered last
 
 	mu      sync.RWMutex
 	state   *placement.State
@@ -101,20 +104,25 @@ func (f *Follower) Renew(ctx context.Context, region string) (g placement.Grant,
 	return g, err
 }
 
-// ask asks one voter after the other until one has an answer.
+// ask asks one voter after the other until one has an answer, the one that had the last one
+// first. One that hangs uses up its own share of the time and nobody else's.
 func (f *Follower) ask(ctx context.Context, q request, take func(reply)) error {
 	if len(f.cfg.Voters) == 0 {
 		return &api.Error{Code: api.AuthorityUnreachable, Op: "place log", Field: "voters", Hint: "no voter is configured"}
 	}
-	next := 0
+	first, tries, all := int(f.answered.Load()), 0, len(f.cfg.Voters)
 	return again(ctx, f.cfg.Pace.Of(retryEvery), func() (bool, error) {
-		voter := f.cfg.Voters[next%len(f.cfg.Voters)]
-		next++
-		// One voter that hangs must not use up the time of the others.
-		ctx, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(lineTimeout))
+		at, left := (first+tries)%all, all-tries%all
+		tries++
+		share := f.cfg.Pace.Of(lineTimeout)
+		if end, ok := ctx.Deadline(); ok {
+			share = min(share, time.Until(end)/time.Duration(left))
+		}
+		ctx, cancel := context.WithTimeout(ctx, share)
 		defer cancel()
-		a, sent, err := ask(ctx, f.cfg.Lines, voter, f.greeting(), ignore, q)
+		a, sent, err := ask(ctx, f.cfg.Lines, f.cfg.Voters[at], f.greeting(), ignore, q)
 		if err == nil {
+			f.answered.Store(int32(at))
 			take(a)
 		}
 		return sent, err

@@ -42,6 +42,7 @@ type world struct {
 	ports map[string]string
 	gone  map[string]bool       // regions that nothing reaches and that reach nothing
 	open  map[*wire]bool        //
+	split map[[2]string]bool    // pairs with no way between them
 	calls map[[2]string]int     // how often a region dialed another
 	lines map[string]*testLines //
 }
@@ -54,7 +55,7 @@ func newWorld(t *testing.T, names ...string) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, ca: ca, clock: clock, names: names, dirs: map[string]string{}, seats: map[string]*council.Voter{},
-		ports: map[string]string{}, gone: map[string]bool{}, calls: map[[2]string]int{}, open: map[*wire]bool{}, lines: map[string]*testLines{}}
+		ports: map[string]string{}, gone: map[string]bool{}, split: map[[2]string]bool{}, calls: map[[2]string]int{}, open: map[*wire]bool{}, lines: map[string]*testLines{}}
 	t.Cleanup(func() {
 		for name := range w.seats {
 			w.stop(name)
@@ -170,6 +171,21 @@ func (w *world) isolate(name string, gone bool) {
 	}
 }
 
+// sever cuts a region off from some others, and only from them.
+func (w *world) sever(name string, from ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, other := range from {
+		w.split[[2]string{name, other}], w.split[[2]string{other, name}] = true, true
+		for c := range w.open {
+			if w.split[[2]string{c.from, c.to}] {
+				_ = c.Conn.Close()
+				delete(w.open, c)
+			}
+		}
+	}
+}
+
 func (w *world) dialed(from, to string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -199,7 +215,7 @@ func (c *wire) Close() error {
 func (w *world) hold(c net.Conn, from, to string) (net.Conn, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.gone[from] || w.gone[to] {
+	if w.gone[from] || w.gone[to] || w.split[[2]string{from, to}] {
 		return nil, errors.Join(errors.New("cut"), c.Close())
 	}
 	h := &wire{c, from, to, w}
@@ -283,7 +299,7 @@ func (l *testLines) listen() {
 func (l *testLines) Dial(ctx context.Context, region string) (net.Conn, error) {
 	l.world.mu.Lock()
 	l.world.calls[[2]string{l.self, region}]++
-	port, cut := l.world.ports[region], l.world.gone[region] || l.world.gone[l.self]
+	port, cut := l.world.ports[region], l.world.gone[region] || l.world.gone[l.self] || l.world.split[[2]string{l.self, region}]
 	l.world.mu.Unlock()
 	if port == "" || cut {
 		return nil, fmt.Errorf("no way to %s", region)

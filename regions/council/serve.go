@@ -16,6 +16,7 @@ const (
 	greetTimeout = 5 * time.Second
 	askTimeout   = 30 * time.Second // the longest that a request may take
 	pulse        = 5 * time.Second  // a follower hears something at least this often
+	aloneFor     = 4 * time.Second  // after this time without a leader a follower is sent to another voter
 )
 
 // serve takes connections until the lines are closed.
@@ -91,7 +92,7 @@ func (v *Voter) greet(conn net.Conn, peer string) (given bool) {
 	case follow:
 		v.feed(conn, h)
 	case asking:
-		v.answer(conn, peer)
+		v.answer(conn, peer, h.Generation)
 	}
 	return false
 }
@@ -152,12 +153,13 @@ func (v *Voter) electors() []string {
 	return v.mark.Join
 }
 
-// feed sends the state, and then what changes, to a follower. A slow one gets fewer and
-// larger deltas; nothing is kept for it.
+// feed sends the state, and then what changes, to a follower, for as long as this voter hears
+// a leader. A slow one gets fewer and larger deltas; nothing is kept for it.
 func (v *Voter) feed(conn net.Conn, h hello) {
-	ticker := time.NewTicker(v.cfg.Pace.Of(pulse))
+	ticker, alone := time.NewTicker(v.cfg.Pace.Of(pulse)), time.NewTicker(v.cfg.Pace.Of(aloneFor))
 	defer ticker.Stop()
-	version, authority := h.After, h.Authority
+	defer alone.Stop()
+	version, authority, led := h.After, h.Authority, true
 	for {
 		d, changed := v.machine.since(version, authority)
 		if d.Generation > 0 {
@@ -170,6 +172,11 @@ func (v *Voter) feed(conn net.Conn, h hello) {
 		select {
 		case <-changed:
 		case <-ticker.C:
+		case <-alone.C:
+			before := led
+			if led = v.leader() != ""; !led && !before {
+				return // another voter may hear one
+			}
 		case <-v.ctx.Done():
 			return
 		}
@@ -194,7 +201,7 @@ type reply struct {
 	Fault  *fault           `json:",omitempty"`
 }
 
-func (v *Voter) answer(conn net.Conn, peer string) {
+func (v *Voter) answer(conn net.Conn, peer string, generation uint32) {
 	var q request
 	if err := readFrame(conn, &q, maxRequest); err != nil {
 		return
@@ -206,6 +213,10 @@ func (v *Voter) answer(conn net.Conn, peer string) {
 	var err error
 	if q.Forwarded && !slices.Contains(v.voters(), peer) {
 		err = &api.Error{Code: api.PermissionDenied, Op: "place log", Region: peer, Hint: "only voters speak for other regions"}
+	} else if !q.Forwarded && q.Change == nil && v.leader() == "" {
+		err = noLeader() // at once: the caller knows other voters, and one of them may hear a leader
+	} else if !q.Forwarded && q.Renew != "" && generation < v.greeting().Generation {
+		err = &api.Error{Code: api.NotReady, Op: "renew", Region: peer, Field: "generation", Hint: "the asker has not heard of this authority yet, and might still go by an older one"}
 	} else if q.Members {
 		r.Voters, err = v.Members(ctx)
 	} else if q.Change != nil {
