@@ -83,6 +83,16 @@ func (f *Federation) TopicDigest(name string) string { return f.now.Load().diges
 // Peers lists the regions that have a link with region, sorted.
 func (f *Federation) Peers(region string) []string { return f.now.Load().links[region] }
 
+// Addresses are those of the regions that have a link with region, by name.
+func (f *Federation) Addresses(region string) map[string][]string {
+	now, all := f.now.Load(), map[string][]string{}
+	for _, peer := range now.links[region] {
+		r := now.regions[peer]
+		all[peer] = r.Links()
+	}
+	return all
+}
+
 // Logs lists the logs of a topic.
 func (f *Federation) Logs(t *Topic) []api.LogID { return t.logs() }
 

@@ -2,18 +2,14 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"domicile/api"
 	"domicile/gateway/node"
-	"domicile/regions/council"
 )
 
 func (a *app) controlCommand() *cobra.Command {
@@ -27,7 +23,7 @@ func (a *app) controlCommand() *cobra.Command {
 
 func (a *app) controlFound() *cobra.Command {
 	var config, name string
-	var anew bool
+	var anew, alone bool
 	var f governFlags
 	cmd := &cobra.Command{
 		Use: "found", Short: "Make this node the voter of its region, or found a lost authority anew",
@@ -37,61 +33,60 @@ under authority: without --authority at the first, which prints the name that th
 founding has, and with that name at the others. Then start the nodes; the authority is
 there once a majority of the voters is.
 
-A voter that lost its folder has forgotten its votes: it is not made again with the same
-name while the others live. It is taken away and added anew, with control voters.
+A voter that lost its folder has forgotten its votes, so it is never made again: it is taken
+away and added anew, with control voters. To hold that, the command asks the other voters
+first, with this node's certificate. It is refused if one of them knows of anything that was
+decided; so make the voters of all regions before you start the nodes. With --authority it
+also has to be told by --alone that this region never had a voter of this authority, while
+one of the others cannot be asked, as is so at a first founding. --dry-run asks and makes nothing.
 
 With --anew it speaks to a running node instead, for the day on which most of the voters are
 lost for good: the node's region goes on alone, in a later generation, from what it knows.
 That takes the approvals of two people. Look first, with --dry-run.`,
 		Example: "  domicile control found -c eu-west/node.yaml --reason founding\n" +
-			"  domicile control found -c us-east/node.yaml --authority 4QX7… --reason founding\n" +
+			"  domicile control found -c us-east/node.yaml --authority 4QX7….1a2b3c4d --alone --reason founding\n" +
 			"  domicile control found --anew --dry-run",
 		Args: arguments(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if anew {
 				return a.changeAuthority(cmd.Context(), &f, "found", "")
 			}
-			if config == "" || f.reason == "" {
+			if config == "" || f.reason == "" && !f.dryRun {
 				return usage("control found needs -c node.yaml and --reason TEXT, or --anew")
 			}
-			first, reason := name == "", f.reason
-			if first {
-				name = rand.Text()
-			}
-			others, err := foundVoter(config, name, reason)
-			if err != nil {
-				return err
-			}
-			if a.json() {
-				return a.printJSON(map[string]any{"authority": name, "others": others})
-			}
-			fmt.Fprintf(a.out, "The voter lives here from this node's next start on; its authority is %s.\n", name)
-			if first && len(others) > 0 {
-				_, err = fmt.Fprintf(a.out, "Now at one node each of %s: %s control found -c node.yaml --authority %s --reason %s\n", strings.Join(others, ", "), commandHere(), name, quote(reason))
-			}
-			return err
+			return a.foundVoter(cmd.Context(), config, node.Founding{Authority: name, Alone: alone, Actor: operatorHere(), Reason: f.reason, DryRun: f.dryRun})
 		},
 	}
 	cmd.Flags().StringVarP(&config, "config", "c", "", "path of the node's node.yaml")
 	cmd.Flags().StringVar(&name, "authority", "", "name of the founding, as the first region's command printed it")
 	cmd.Flags().BoolVar(&anew, "anew", false, "go on alone from what a running node knows, as most voters are lost")
+	cmd.Flags().BoolVar(&alone, "alone", false, "the voters that do not answer never heard of one of this region")
 	f.register(cmd)
 	return cmd
 }
 
-// foundVoter makes the voter of a node's region and lists the other regions that vote.
-func foundVoter(config, name, reason string) (others []string, err error) {
+// foundVoter makes the voter of a node's region, and says how it goes on.
+func (a *app) foundVoter(ctx context.Context, config string, o node.Founding) error {
 	c, f, err := loadNode(config, true)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	voters := f.Voters()
-	if !slices.Contains(voters, c.Region) {
-		return nil, &api.Error{Code: api.ConfigInvalid, Op: "found authority", Region: c.Region, Field: "authority.voters", Value: strings.Join(voters, ","),
-			Hint: "federation.yaml does not have this region vote: name it there, in every region's file alike"}
+	name, others, err := node.Found(ctx, c, f, o)
+	if err != nil {
+		return err
 	}
-	err = council.Create(council.Birth{Dir: node.CouncilDir(c.Data), Region: c.Region, Authority: name, Voters: voters, Actor: operatorHere(), Reason: reason})
-	return slices.DeleteFunc(slices.Clone(voters), func(v string) bool { return v == c.Region }), err
+	if a.json() {
+		return a.printJSON(map[string]any{"authority": name, "others": others, "done": !o.DryRun})
+	}
+	if o.DryRun {
+		_, err = fmt.Fprintln(a.out, "A voter would be made here. Nothing was changed.")
+		return err
+	}
+	fmt.Fprintf(a.out, "The voter lives here from this node's next start on; its authority is %s.\n", name)
+	if o.Authority == "" && len(others) > 0 {
+		_, err = fmt.Fprintf(a.out, "Now, before any node is started, at one node each of %s: %s control found -c node.yaml --authority %s --alone --reason %s\n", strings.Join(others, ", "), commandHere(), name, quote(o.Reason))
+	}
+	return err
 }
 
 // operatorHere names who runs a command that works on this machine's files.

@@ -131,7 +131,7 @@ func TestControlFoundMakesAVoterOnce(t *testing.T) {
 		return int(code), out.String() + failed.String()
 	}
 	code, out := found()
-	if code != 0 || !strings.Contains(out, "Now at one node each of eu-west:") || !strings.Contains(out, "--authority ") {
+	if code != 0 || !strings.Contains(out, "at one node each of eu-west:") || !strings.Contains(out, "--authority ") {
 		t.Fatalf("%d %s", code, out)
 	}
 	if _, err := os.Stat(node.CouncilDir(filepath.Join(dir, "data"))); err != nil {

@@ -126,7 +126,7 @@ func (n *Node) changeAuthority(ctx context.Context, req *pb.ChangeAuthorityReque
 	var g *governing
 	switch req.GetVerb() {
 	case "found":
-		g, err = p.foundAnew()
+		g, err = p.foundAnew(ctx)
 	case "add":
 		g, err = p.joinVoters(ctx)
 	case "remove":

@@ -126,11 +126,7 @@ func (n *Node) openMesh(ctx context.Context, c link.Config) (*link.Mesh, error) 
 	}
 	bound := listener.Addr().String()
 	n.link.Store(&bound) // the next turn's peers look for it at the same address
-	c.Peers = map[string][]string{}
-	for _, peer := range n.federation.Peers(n.cfg.Region) {
-		r, _ := n.federation.Region(peer)
-		c.Peers[peer] = r.Links()
-	}
+	c.Peers = n.federation.Addresses(n.cfg.Region)
 	c.Self, c.Identity, c.Listener, c.Dial = n.cfg.Region, n.identity, listener, n.seams.Dial
 	c.Clock, c.Boot, c.Pace, c.Logger = n.seams.Clock, n.seams.Boot, n.seams.Pace, n.logger
 	m, err := link.New(c)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,7 +37,7 @@ func (p *delegate) otherVoters() []string {
 
 // foundAnew has the authority go on, in a later generation, from what this region knows of
 // it, because those who decided are lost.
-func (p *delegate) foundAnew() (*governing, error) {
+func (p *delegate) foundAnew(ctx context.Context) (*governing, error) {
 	const op = "found authority"
 	if err := p.votes(op); err != nil {
 		return nil, err
@@ -50,6 +51,15 @@ func (p *delegate) foundAnew() (*governing, error) {
 		reached = reached || v.Status().Leader != ""
 	}
 	others := p.otherVoters()
+	lost := func(ctx context.Context) error {
+		words, _ := council.GreetAll(ctx, p.mesh.Council(), p.near(others))
+		for _, region := range slices.Sorted(maps.Keys(words)) {
+			if w := words[region]; w.Led && w.Generation >= generation {
+				return refuse("the voter of " + region + " hears a leader: the authority is not lost. domicile control voters add and remove change who votes")
+			}
+		}
+		return nil
+	}
 	switch {
 	case generation == 0:
 		return nil, refuse("nothing is known here of an authority, so there is nothing to go on from: domicile control found -c node.yaml begins one")
@@ -57,6 +67,9 @@ func (p *delegate) foundAnew() (*governing, error) {
 		return nil, refuse("the authority answers: it is not lost. domicile control voters add and remove change who votes")
 	case len(others) == 0:
 		return nil, refuse("this region alone decides: start its voter")
+	}
+	if err := lost(ctx); err != nil {
+		return nil, err
 	}
 	age := "nobody was heard since this node started"
 	if ago, _, _ := p.placer.Answered(); heard {
@@ -77,6 +90,9 @@ func (p *delegate) foundAnew() (*governing, error) {
 	g := &governing{act: "found", plan: planOf("found", p.federation.Name(), p.cfg.Region, name, fmt.Sprint(generation, version), strings.Join(others, ",")),
 		says: says, approvals: 2, role: approval.Incident, may: []string{approval.Incident}}
 	g.do = func(ctx context.Context, who, reason string, people []placement.Approval) error {
+		if err := lost(ctx); err != nil {
+			return err // it may have come back while people approved
+		}
 		return p.change(ctx, func() error {
 			cache, err := p.latestCache(name, version)
 			if err != nil {

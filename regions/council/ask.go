@@ -95,3 +95,42 @@ func again(ctx context.Context, every time.Duration, try func() (sent bool, err 
 		}
 	}
 }
+
+// Word is what a region's voter says of itself.
+type Word struct {
+	Authority  string
+	Generation uint32 // 0: it knows of nothing that was decided
+	Led        bool   // it hears a leader
+}
+
+// GreetAll asks the voters of regions who they are, all at once, for a few seconds at most.
+// silent says of each that gave no answer why not.
+func GreetAll(ctx context.Context, lines Lines, regions []string) (words map[string]Word, silent map[string]error) {
+	type answer struct {
+		region string
+		word   Word
+		err    error
+	}
+	answers := make(chan answer, len(regions))
+	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+	defer cancel()
+	for _, region := range regions {
+		go func() {
+			a := answer{region: region}
+			conn, err := open(ctx, lines, region, hello{For: greet}, func(_ string, h hello) { a.word = Word{h.Authority, h.Generation, h.Led} })
+			if a.err = err; err == nil {
+				_ = conn.Close() // greeted
+			}
+			answers <- a
+		}()
+	}
+	words, silent = map[string]Word{}, map[string]error{}
+	for range regions {
+		if a := <-answers; a.err != nil {
+			silent[a.region] = a.err
+		} else {
+			words[a.region] = a.word
+		}
+	}
+	return words, silent
+}

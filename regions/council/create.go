@@ -68,7 +68,7 @@ func (m *mark) address() string { return addressOf(m.Region, m.Born) }
 // Create makes the folder of a new voter. It refuses one that holds a voter already: take
 // that away first, it is never made part of another founding.
 func Create(b Birth) error {
-	if err := b.check(); err != nil {
+	if err := b.Check(); err != nil {
 		return err
 	}
 	m := mark{Version: 1, Region: b.Region, Authority: b.Authority, Join: b.Join, Others: b.Others, Roll: slices.Sorted(slices.Values(b.Voters))}
@@ -107,7 +107,8 @@ func Create(b Birth) error {
 	return regions.WriteWhole(filepath.Join(b.Dir, MarkFile), text)
 }
 
-func (b *Birth) check() error {
+// Check is Create without the making: why it would be refused.
+func (b *Birth) Check() error {
 	refuse := func(field, hint string) error {
 		return &api.Error{Code: api.ConfigInvalid, Op: "create voter", Field: field, Hint: hint}
 	}

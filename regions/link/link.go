@@ -23,7 +23,7 @@ type Config struct {
 	Self     string              // this region
 	Peers    map[string][]string // region → host:port of its gateways' link listeners
 	Identity *identity.Identity
-	Listener net.Listener // the mesh closes it
+	Listener net.Listener // the mesh closes it; with CouncilOnly it may be nil: then the mesh only dials, and is not started
 	// Dial opens a connection; nil: the system's.
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	Hello   func() regions.Hello // asked at each connect and after HelloChanged; Region and the wire versions are filled in

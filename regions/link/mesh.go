@@ -55,7 +55,7 @@ type Mesh struct {
 // required field is missing.
 func New(cfg Config) (*Mesh, error) {
 	for field, missing := range map[string]bool{
-		"Self": cfg.Self == "", "Identity": cfg.Identity == nil, "Listener": cfg.Listener == nil, "Hello": cfg.Hello == nil && !cfg.CouncilOnly,
+		"Self": cfg.Self == "", "Identity": cfg.Identity == nil, "Listener": cfg.Listener == nil && !cfg.CouncilOnly, "Hello": cfg.Hello == nil && !cfg.CouncilOnly,
 		"Handler": cfg.Handler == nil && !cfg.CouncilOnly, "Clock": cfg.Clock == nil, "Logger": cfg.Logger == nil,
 	} {
 		if missing {
@@ -89,7 +89,9 @@ func New(cfg Config) (*Mesh, error) {
 		}
 		m.peers[name] = newPeerLink(m, name, addresses)
 	}
-	m.listener = newGatedListener(cfg.Listener, m.gates, cfg.Clock, maxAccepted)
+	if cfg.Listener != nil {
+		m.listener = newGatedListener(cfg.Listener, m.gates, cfg.Clock, maxAccepted)
+	}
 	accepts, calls := hooked(cfg.Hooks)
 	m.calls = calls
 	m.server = grpc.NewServer(append(accepts, grpc.Creds(laneCredentials{m}), grpc.ConnectionTimeout(cfg.Pace.Of(acceptTimeout)),
@@ -136,7 +138,9 @@ func (m *Mesh) Close(ctx context.Context) error {
 		if m.cancel == nil { // never started
 			m.closeStreams()
 			m.gates.close()
-			m.listener.Close()
+			if m.listener != nil {
+				m.listener.Close()
+			}
 		} else {
 			m.cancel()
 		}
