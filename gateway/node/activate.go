@@ -20,6 +20,8 @@ const (
 // reached has confirmed it. From then on nothing that an older policy let through leaves or
 // enters a confirmed region.
 func (n *Node) activatePolicy(ctx context.Context, req *pb.ActivatePolicyRequest) (*pb.ActivatePolicyResponse, error) {
+	ctx, cancel := n.whileOpen(ctx)
+	defer cancel()
 	done, err := n.policies.activate(ctx, req.GetBundle(), false, func(s *signed) (func(error), error) { return n.auditPolicy(ctx, s, "") })
 	if err != nil {
 		return nil, err

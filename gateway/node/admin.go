@@ -38,7 +38,7 @@ func (n *Node) openAdmin(ctx context.Context) error {
 		config.Ask = n.ask
 	}
 	n.admin = admin.New(config)
-	n.onClose(func(ctx context.Context) error {
+	n.onClose("pages", func(ctx context.Context) error {
 		err := n.admin.Close(ctx)
 		_ = n.pages.Close() // still open only if the pages were never served
 		return err

@@ -29,7 +29,7 @@ func (n *Node) serveAsks() {
 		}
 		return wire.EncodeAnswer(a)
 	})
-	n.onClose(func(context.Context) error { n.fabric.Serve(asks, nil); return nil })
+	n.onClose("questions", func(context.Context) error { n.fabric.Serve(asks, nil); return nil })
 }
 
 // ask asks another node of the region, until ctx ends.

@@ -84,7 +84,7 @@ func (t *turn) openAuthority(context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.onClose(func(ctx context.Context) error {
+	t.onClose("placement", func(ctx context.Context) error {
 		err := p.close(ctx)
 		t.placer.Detach()
 		return err
@@ -135,7 +135,7 @@ func (n *Node) attend(ctx context.Context) (leave func()) {
 	leave = func() {
 		closing, done := context.WithTimeout(context.WithoutCancel(ctx), n.seams.Pace.Of(drainTurn))
 		defer done()
-		if err := parts.close(closing); err != nil {
+		if err := parts.close(closing, n.logger); err != nil {
 			n.logger.Warn("the part in the placement authority did not end in time", "err", err)
 		}
 	}
@@ -147,12 +147,13 @@ func (n *Node) attend(ctx context.Context) (leave func()) {
 		if err != nil {
 			return err
 		}
-		parts = append(parts, mesh.Close)
+		parts.add("links", mesh.Close)
 		p, err := n.openDelegate(mesh, n.placer.Watch)
 		if err != nil {
 			return err
 		}
-		parts = append(parts, func(context.Context) error { n.placer.Detach(); return nil }, p.close)
+		parts.add("placer", func(context.Context) error { n.placer.Detach(); return nil })
+		parts.add("placement", p.close)
 		mesh.Start(n.life)
 		return nil
 	}()

@@ -17,12 +17,12 @@ func (n *Node) openDoors(ctx context.Context) error {
 		Divergence: &admin.Divergences{Desk: (*divergences)(n)}, Drill: &admin.Drills{Desk: n.drills, Caller: caller, Ask: n.permissions, Revision: func() string { return n.policyState().Revision }}}); err != nil {
 		return err
 	}
-	n.onClose(n.desk.Close)
+	n.onClose("operators' door", n.desk.Close)
 	if n.door, err = n.openOne(ctx, "listen.door", n.cfg.Listen.Door, door.Config{Gateway: (*entrance)(n), Quotas: n.quotas,
 		Refused: func(topic string, code api.Code) { n.admin.Published(topic, "", code) }}); err != nil {
 		return err
 	}
-	n.onClose(n.door.Close)
+	n.onClose("door", n.door.Close)
 	return nil
 }
 

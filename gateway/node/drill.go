@@ -14,7 +14,7 @@ func (n *Node) openDrills(context.Context) error {
 		Verifier: &approval.Verifier{Federation: n.federation.Name(), Trust: n.identity, Rules: n.operators(), Clock: n.seams.Clock},
 		Clock:    n.seams.Clock, Boot: n.seams.Boot, Logger: n.logger,
 	})
-	n.onClose(func(context.Context) error { n.drills.Release(); return nil })
+	n.onClose("drills", func(context.Context) error { n.drills.Release(); return nil })
 	return nil
 }
 

@@ -21,7 +21,7 @@ func (t *turn) openGossip(context.Context) error {
 		return nil
 	}
 	t.gossip = pool
-	t.onClose(func(context.Context) error { return pool.Close() })
+	t.onClose("gossip", func(context.Context) error { return pool.Close() })
 	return nil
 }
 

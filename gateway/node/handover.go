@@ -16,11 +16,11 @@ func (n *Node) openHandover(context.Context) error {
 		return nil
 	}
 	n.out = handover.NewOut(handover.OutConfig{Region: n.cfg.Region, Call: n.fabric.Call, Clock: n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger})
-	n.onClose(n.out.Close)
+	n.onClose("hand-over to the holder", n.out.Close)
 	n.fabric.Serve(handover.Outcomes, n.out.Settle)
 	n.fabric.Serve(handover.Records, n.takeHandover)
 	n.fabric.Serve(handover.Reads, n.takeRead)
-	n.onClose(func(context.Context) error {
+	n.onClose("hand-over from others", func(context.Context) error {
 		n.fabric.Serve(handover.Records, nil)
 		n.fabric.Serve(handover.Reads, nil)
 		return nil
@@ -76,6 +76,6 @@ func (t *turn) openHandover(context.Context) error {
 			t.gateway.Publish(ctx, r, who, away, done)
 		},
 	})
-	t.onClose(t.in.Close)
+	t.onClose("hand-over", t.in.Close)
 	return nil
 }

@@ -30,7 +30,7 @@ func (t *turn) openMover(context.Context) error {
 	var work sync.WaitGroup
 	work.Go(func() { t.mover.Run(ctx) })
 	work.Go(func() { m.warm(ctx) })
-	t.onClose(func(context.Context) error {
+	t.onClose("mover", func(context.Context) error {
 		cancel()
 		work.Wait() // every act ends with ctx
 		return nil

@@ -144,7 +144,7 @@ func (n *Node) Start(ctx context.Context) error {
 }
 
 // onClose notes how to undo a step. Close runs these in reverse.
-func (n *Node) onClose(f func(context.Context) error) { n.closers = append(n.closers, f) }
+func (n *Node) onClose(part string, end func(context.Context) error) { n.closers.add(part, end) }
 
 // Close stops taking records, lets those in flight find their outcome, and closes
 // the parts in reverse. What is undecided when ctx ends is told OUTCOME_UNKNOWN. In a region
@@ -155,11 +155,11 @@ func (n *Node) Close(ctx context.Context) error {
 		if n.shut != nil {
 			n.shut()
 		}
-		n.err = n.closers.close(ctx)
+		n.err = n.closers.close(ctx, n.logger)
 		if n.cancel != nil {
 			n.cancel()
 		}
-		n.loops.Wait()
+		n.err = errors.Join(n.err, awaited(n.logger, "loops", func() error { n.loops.Wait(); return nil }))
 	})
 	return n.err
 }
@@ -192,7 +192,7 @@ func (n *Node) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.onClose(n.fabric.Close)
+	n.onClose("store", n.fabric.Close)
 	n.seats = n.fabric.Seat
 	if hook := n.seams.Hooks.Seat; hook != nil {
 		n.seats = hook(n.seats)

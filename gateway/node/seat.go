@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"domicile/api"
@@ -19,7 +20,7 @@ const (
 // one node its failure ends the start: what is wrong is most likely in a file, unless the
 // disk is full, and then the store comes back by itself.
 func (n *Node) firstTurn(ctx context.Context) (*turn, error) {
-	n.onClose(n.leave)
+	n.onClose("turn", n.leave)
 	seat, _ := n.seats()
 	if !seat.Mine {
 		return nil, nil
@@ -78,14 +79,15 @@ func (n *Node) stand(ctx context.Context, changed <-chan struct{}) {
 // leave ends following and closes the turn that is open. The logs are the fabric's to
 // close.
 func (n *Node) leave(ctx context.Context) error {
+	var err error
 	if n.unfollow != nil {
 		n.unfollow()
-		n.following.Wait()
+		err = awaited(n.logger, "following of the seat", func() error { n.following.Wait(); return nil })
 	}
 	if t := n.turn.Load(); t != nil {
-		return t.close(ctx)
+		err = errors.Join(err, t.close(ctx))
 	}
-	return nil
+	return err
 }
 
 // hold keeps a turn open, t or one that it opens, for as long as this node holds the

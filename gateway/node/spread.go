@@ -75,7 +75,7 @@ func (t *turn) chase() {
 			}
 		}
 	})
-	t.onClose(func(context.Context) error {
+	t.onClose("taking of policies", func(context.Context) error {
 		cancel()
 		work.Wait()
 		return nil

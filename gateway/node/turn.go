@@ -85,14 +85,14 @@ func (t *turn) close(ctx context.Context) error {
 	t.turn.CompareAndSwap(t, nil)
 	t.end(&api.Error{Code: api.NotReady, Op: "read", Region: t.cfg.Region, RetryAfter: t.seams.Pace.Of(time.Second),
 		Hint: "the region's seat moves; read on from the last position"})
-	return t.closers.close(ctx)
+	return t.closers.close(ctx, t.logger)
 }
 
-func (t *turn) onClose(f func(context.Context) error) { t.closers = append(t.closers, f) }
+func (t *turn) onClose(part string, end func(context.Context) error) { t.closers.add(part, end) }
 
 func (t *turn) openLogs(ctx context.Context) error {
 	t.logs = newLogBook(t.Node)
-	t.onClose(func(context.Context) error {
+	t.onClose("logs", func(context.Context) error {
 		t.logs.closeSynced()
 		if t.placer != nil {
 			t.placer.Detach() // also if nothing was attached: these logs are open no more
@@ -103,7 +103,7 @@ func (t *turn) openLogs(ctx context.Context) error {
 	if t.tails, err = tail.Open(filepath.Join(t.cfg.Data, tailsFolder), t.seams.Clock, t.logger); err != nil {
 		return err
 	}
-	t.onClose(func(context.Context) error { return t.tails.Close() })
+	t.onClose("tails", func(context.Context) error { return t.tails.Close() })
 	return t.logs.open(ctx)
 }
 
@@ -112,8 +112,8 @@ func (t *turn) openLinks(ctx context.Context) error {
 	if t.mesh, err = t.openMesh(ctx, link.Config{Hello: t.hello, Handler: (*peers)(t), Tails: (*peers)(t), Policies: (*spread)(t)}); err != nil {
 		return err
 	}
-	t.onClose(t.mesh.Close)
-	t.onClose(func(context.Context) error { t.drills.Release(); return nil }) // its gates end with the links
+	t.onClose("links", t.mesh.Close)
+	t.onClose("drills", func(context.Context) error { t.drills.Release(); return nil }) // its gates end with the links
 	return nil
 }
 
@@ -159,7 +159,7 @@ func (t *turn) openMirror(ctx context.Context) error {
 		return err
 	}
 	t.logs.source.Store(t.source)
-	t.onClose(t.source.Close)
+	t.onClose("mirror source", t.source.Close)
 	t.target.Start(ctx)
 	return nil
 }
@@ -179,7 +179,7 @@ func (t *turn) openGateway(context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.onClose(t.gateway.Close)
+	t.onClose("gateway", t.gateway.Close)
 	return nil
 }
 
