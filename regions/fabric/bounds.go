@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
-	"domicile/api"
 	"domicile/regions"
 )
 
@@ -61,7 +59,7 @@ func (l *store) fitStream(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return l.f.noRoom(ctx, l.cfg.ID, want.MaxBytes, err)
+		return l.f.refused(ctx, l.cfg.ID, want.MaxBytes, err)
 	}
 	l.reserved, l.noted = want.MaxBytes, noted(want.Metadata)
 	return l.f.flush(ctx)
@@ -109,36 +107,26 @@ func (f *Fabric) Room(ctx context.Context) (Room, error) {
 // Need is what a log of this many bytes takes of the store's room.
 func Need(maxBytes int64) int64 { return maxBytes + headroom }
 
-// noRoomCode is the broker's refusal of a stream for which the store has no room.
-const noRoomCode = 10047
-
 // change asks the broker to make or change the log's stream until it answers: a request
 // that meets no leader is lost. Asked twice, the change is the same one.
 func (l *store) change(ctx context.Context, try func(context.Context) error) error {
 	var refused error
+	began := time.Now()
 	err := l.f.insist(ctx, func(ctx context.Context) error {
 		err := try(ctx)
-		if e := (*jetstream.APIError)(nil); errors.As(err, &e) && e.ErrorCode == noRoomCode {
+		switch brokerCode(err) {
+		case noRoomCode:
 			refused = err
 			return nil
+		case noPeersCode:
+			if time.Since(began) >= l.f.placeWithin() {
+				refused = err
+				return nil
+			}
 		}
 		return err
 	})
 	return errors.Join(refused, err)
-}
-
-// noRoom turns the broker's refusal of a stream's size into one that says how the room
-// is divided.
-func (f *Fabric) noRoom(ctx context.Context, id api.LogID, need int64, err error) error {
-	var e *jetstream.APIError
-	if !errors.As(err, &e) || e.ErrorCode != noRoomCode {
-		return fmt.Errorf("change bounds of %s: %w", id, err)
-	}
-	r, err := f.Room(ctx)
-	if err != nil {
-		return err
-	}
-	return r.refusal(id.String(), need)
 }
 
 func (r Room) refusal(log string, need int64) error {

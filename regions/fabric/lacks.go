@@ -146,6 +146,16 @@ func (m *members) missing() (out []string) {
 	return out
 }
 
+// absent names the siblings that are not up.
+func (m *members) absent() (out []string) {
+	m.each(func(name string, p *peer) {
+		if !m.isUp(p) {
+			out = append(out, "node "+name)
+		}
+	})
+	return out
+}
+
 // Spare waits until the region can do without this node: until the others that are there
 // lack nothing of what it holds. A node that is about to stop calls it first, while it still
 // serves, because a region whose one remaining vote is of an empty replica stands still. It

@@ -216,7 +216,7 @@ func (l *store) create(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return l.f.noRoom(ctx, l.cfg.ID, Need(l.cfg.MaxBytes), err)
+		return l.f.refused(ctx, l.cfg.ID, Need(l.cfg.MaxBytes), err)
 	}
 	l.incarnation, l.reserved, l.noted = incarnation, Need(l.cfg.MaxBytes), noted(l.notes(incarnation))
 	l.spread(ctx)
