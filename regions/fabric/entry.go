@@ -28,6 +28,7 @@ type entry struct {
 
 	// Below: the store's mu.
 	waiters  []*entry // later callers with the same id
+	afloat   bool     // it counts in the share of what is on its way
 	resolved bool     // its place in the log is decided, whatever the caller was told
 
 	// Below: the writer alone, until it hands the entry to the barrier.

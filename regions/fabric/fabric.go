@@ -32,6 +32,7 @@ type Fabric struct {
 	hash    *hasher
 	indexes *indexes
 	barrier *barrier
+	share   *share
 	held    atomic.Int64 // bytes in all writers
 	seat    *seat
 
@@ -87,7 +88,7 @@ func Open(ctx context.Context, cfg Config) (*Fabric, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
-	f := &Fabric{cfg: cfg, indexes: newIndexes(), logs: map[string]*store{}, opening: map[string]bool{},
+	f := &Fabric{cfg: cfg, indexes: newIndexes(), share: newShare(), logs: map[string]*store{}, opening: map[string]bool{},
 		known: map[string]logEntry{}, clean: map[string]uint64{}, ended: map[string]uint64{}, sweeps: make(chan struct{}, 1),
 		fenced: make(chan struct{}), emptied: make(chan struct{}, 1), closed: make(chan struct{}), seat: newSeat()}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))

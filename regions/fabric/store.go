@@ -75,6 +75,7 @@ type store struct {
 	running   bool
 	count     int                       // entries held, waiters included
 	held      int                       // their bytes
+	afloat    int64                     // bytes of those handed over whose outcome is not known, see share
 	pend      []*entry                  // by deadline; settled ones leave from the front
 	timer     *time.Timer               // runs while pend is not empty
 	inflight  []*entry                  // stamped, not resolved, in log order
@@ -195,6 +196,7 @@ func (l *store) stop(err error, why string) {
 	}
 	pend := append([]*entry(nil), l.pend...)
 	l.mu.Unlock()
+	l.f.share.rouse()
 	for _, e := range pend {
 		if e.state.CompareAndSwap(entryQueued, entrySettled) {
 			e.done(regions.Stored{Err: err})

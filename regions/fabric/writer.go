@@ -28,14 +28,17 @@ func (l *store) hold(e *entry) {
 	l.watch(e)
 }
 
-// room reports whether the bounds let in size more bytes; mu is held.
+// room reports whether the bounds let in size more bytes; mu is held. A log holds at most
+// twice what it leaves free to the others.
 func (l *store) room(size int) bool {
-	return l.count < MaxQueued && l.held+size <= MaxQueuedBytes && l.f.held.Load()+int64(size) <= MaxHeldBytes
+	free := MaxHeldBytes - l.f.held.Load()
+	return l.count < MaxQueued && l.held+size <= MaxQueuedBytes && int64(size) <= free && int64(l.held+size) <= 2*(free-int64(size))
 }
 
 // run is the log's one writer.
 func (l *store) run() {
 	for {
+		l.await()
 		burst, late, ok := l.take()
 		l.resolve(late, l.notWritten)
 		if !ok {
@@ -63,12 +66,13 @@ func (l *store) take() (burst, late []*entry, ok bool) {
 	defer l.mu.Unlock()
 	now := l.stamp()
 	bytes := 0
+	granted, _ := l.f.share.grant(l.afloat)
 	if l.dead {
 		late, l.queue = l.queue, nil
 	}
 	for len(l.queue) > 0 && len(burst) < burstRecords {
 		e := l.queue[0]
-		if len(burst) > 0 && bytes+e.size > burstBytes {
+		if len(burst) > 0 && bytes+e.size > min(burstBytes, int(granted)) {
 			break
 		}
 		l.queue[0] = nil
@@ -81,9 +85,12 @@ func (l *store) take() (burst, late []*entry, ok bool) {
 			e.item.Time = now
 		}
 		l.inflight = append(l.inflight, e)
+		e.afloat = true
 		bytes += e.size
 		burst = append(burst, e)
 	}
+	l.afloat += int64(bytes)
+	l.f.share.take(int64(bytes))
 	if len(burst) == 0 && len(late) == 0 {
 		l.running = false
 		return nil, nil, false
@@ -273,7 +280,12 @@ func (l *store) resolve(entries []*entry, outcome func(*entry) regions.Stored) {
 		return
 	}
 	l.mu.Lock()
+	landed := int64(0)
 	for _, e := range entries {
+		if e.afloat {
+			e.afloat = false
+			landed += int64(e.size)
+		}
 		e.resolved = true
 		l.letGo(e)
 		for _, w := range e.waiters {
@@ -287,7 +299,9 @@ func (l *store) resolve(entries []*entry, outcome func(*entry) regions.Stored) {
 		l.inflight[0] = nil
 		l.inflight = l.inflight[1:]
 	}
+	l.afloat -= landed
 	l.mu.Unlock()
+	l.f.share.back(landed)
 	for _, e := range entries {
 		s := outcome(e)
 		e.settle(s)
