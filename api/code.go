@@ -177,7 +177,7 @@ type Error struct {
 	Err        error
 }
 
-// Error is one line: operation, code, field, value, hint, cause.
+// Error is one line: operation, code, field, value, what decided, cause, hint.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Op != "" {
@@ -198,6 +198,12 @@ func (e *Error) Error() string {
 	}
 	if e.Value != "" {
 		fmt.Fprintf(&b, " value=%q", e.Value)
+	}
+	if e.Reason != "" {
+		fmt.Fprintf(&b, " reason=%s", e.Reason)
+	}
+	if e.Rule != "" {
+		fmt.Fprintf(&b, " rule=%s", e.Rule)
 	}
 	if e.For > 0 {
 		fmt.Fprintf(&b, " for=%s", e.For.Round(time.Second))

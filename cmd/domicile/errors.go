@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -71,13 +72,54 @@ func codeFor(err error) exitCode {
 	return exitFailure
 }
 
-// errorLine is what stderr gets: one line, "" when nothing is left to say.
-func errorLine(err error) string {
-	var o *outcome
-	if err == nil || errors.As(err, &o) {
-		return ""
+// errorView is an error as scripts read it, one object on one line of stderr.
+type errorView struct {
+	Error    string     `json:"error"` // the whole, as people read it
+	Exit     exitCode   `json:"exit_code"`
+	Code     api.Code   `json:"code,omitempty"`
+	Stored   api.Stored `json:"stored,omitempty"`
+	Action   api.Action `json:"action,omitempty"`
+	Op       string     `json:"op,omitempty"`
+	Topic    string     `json:"topic,omitempty"`
+	Region   string     `json:"region,omitempty"`
+	MayBeIn  string     `json:"may_be_in,omitempty"` // of an unknown outcome: the log that may hold it
+	Field    string     `json:"field,omitempty"`
+	Value    string     `json:"value,omitempty"`
+	Reason   string     `json:"reason,omitempty"` // of a refusal by policy, with the rule that decided
+	Rule     string     `json:"rule,omitempty"`
+	Revision string     `json:"policy_revision,omitempty"`
+	Hint     string     `json:"hint,omitempty"`
+	Retry    float64    `json:"retry_after_seconds,omitempty"` // left out: no advice
+	Drill    string     `json:"drill,omitempty"`
+}
+
+func viewError(err error) errorView {
+	v := errorView{Error: oneLine(err.Error()), Exit: codeFor(err)}
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return v
 	}
-	return oneLine(err.Error())
+	v.Code, v.Stored, v.Action, v.Op, v.Topic, v.Region = e.Code, e.Code.Stored(), e.Code.Action(), e.Op, e.Topic, e.Region
+	v.Field, v.Value, v.Reason, v.Rule, v.Revision, v.Hint = e.Field, e.Value, e.Reason, e.Rule, e.Revision, e.Hint
+	v.Retry, v.Drill = e.RetryAfter.Seconds(), e.Drill
+	if e.Log != (api.LogID{}) {
+		v.MayBeIn = e.Log.String()
+	}
+	return v
+}
+
+// printError writes an error on one line of stderr, unless everything was already said.
+func (a *app) printError(err error) {
+	var o *outcome
+	switch {
+	case err == nil || errors.As(err, &o):
+	case a.json():
+		enc := json.NewEncoder(a.err)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(viewError(err)) // where stderr is gone there is nobody to tell
+	default:
+		fmt.Fprintln(a.err, "domicile: "+oneLine(err.Error()))
+	}
 }
 
 func oneLine(s string) string {

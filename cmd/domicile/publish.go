@@ -199,7 +199,7 @@ func (a *app) publishFile(ctx context.Context, p publishFlags, defaults api.Reco
 		return ended(t.code())
 	}
 	if t.Unknown > 0 { // weighs more than where the reading ended
-		fmt.Fprintln(a.err, "domicile: "+errorLine(readErr))
+		a.printError(readErr)
 		return ended(exitUnknown)
 	}
 	return readErr

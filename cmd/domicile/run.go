@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -28,7 +27,7 @@ type app struct {
 }
 
 // run carries out one command line and returns its exit code. An error is printed
-// once, as one line on stderr.
+// once, as one line on stderr, with -o json as one object.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) exitCode {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -39,9 +38,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	if text := errorLine(err); text != "" {
-		fmt.Fprintln(stderr, "domicile: "+text)
-	}
+	a.printError(err)
 	return codeFor(err)
 }
 

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"domicile/api"
 )
 
 const canary = "canary-7f3a91"
@@ -86,12 +88,7 @@ func TestR14b_ServeFromInitFiles(t *testing.T) {
 			}
 		}
 	})
-	t.Run("refusals have exit code 2 and one line", func(t *testing.T) {
-		o := f.run(t, "us-east", "publish", "health.records", "--tag", "residency=eu", "--tag", "class=health", "--body", "x")
-		if o.code != exitRefused || strings.Count(o.stderr, "\n") != 1 || !strings.Contains(o.stderr, "TRANSIT_DENIED") {
-			t.Errorf("%+v", o)
-		}
-	})
+	t.Run("R14b refusals have exit code 2 and one line, with what decided", func(t *testing.T) { refusesWithRule(t, f) })
 	t.Run("a bad line is refused by its number and the rest goes on", func(t *testing.T) { badLineGoesOn(t, f) })
 	t.Run("operators' commands", func(t *testing.T) { operatorCommands(t, f) })
 	t.Run("SIGHUP loads the policy again", func(t *testing.T) { reloads(t, f) })
@@ -117,6 +114,22 @@ func filesWith(t *testing.T, dir, token string) int {
 		t.Fatal(err)
 	}
 	return found
+}
+
+func refusesWithRule(t *testing.T, f *federation) {
+	args := []string{"publish", "health.records", "--tag", "residency=eu", "--tag", "class=health", "--body", "x"}
+	o := f.run(t, "us-east", args...)
+	if o.code != exitRefused || strings.Count(o.stderr, "\n") != 1 ||
+		!strings.HasPrefix(o.stderr, "domicile: transit: TRANSIT_DENIED topic=health.records region=us-east reason=D201_FORBIDDEN rule=health/never_in_transit ") {
+		t.Errorf("%+v", o)
+	}
+	o = f.run(t, "us-east", append(args, "-o", "json")...)
+	e := decode[errorView](t, o.stderr)
+	want := errorView{Error: e.Error, Hint: e.Hint, Revision: e.Revision, Exit: exitRefused, Code: api.TransitDenied, Stored: api.StoredNo, Action: api.ActionRegion,
+		Op: "transit", Topic: "health.records", Region: "us-east", Reason: "D201_FORBIDDEN", Rule: "health/never_in_transit"}
+	if o.code != exitRefused || o.stdout != "" || e != want || e.Hint == "" || e.Revision == "" {
+		t.Errorf("%+v", o)
+	}
 }
 
 func badLineGoesOn(t *testing.T, f *federation) {
