@@ -141,6 +141,16 @@ func (g *Generation) judgeOne(ctx context.Context, i uint32, s *settler, judge J
 	return nil
 }
 
+// Again answers as the generation does: a Judge for one of the same catalog, rules and
+// federation under another serial.
+func (g *Generation) Again(_ context.Context, q Question) (Verdict, error) {
+	d, err := g.Ask(q)
+	if err != nil {
+		return Verdict{}, err
+	}
+	return Verdict{Allow: d.Allow, Regions: d.Regions, Destination: d.Destination, Reasons: d.Reasons}, nil
+}
+
 // Cells is the number of questions that were judged.
 func (g *Generation) Cells() int { return g.cells }
 

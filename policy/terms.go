@@ -110,6 +110,20 @@ func (t Terms) Step(at time.Time) (n int) {
 	return n
 }
 
+// Lasting lists the terms that last at an instant, in an order of its own: all that time
+// and revocations can change of what rules read.
+func (t Terms) Lasting(at time.Time, revoked []string) (names []string) {
+	for kind, facts := range t.Facts(at, revoked) {
+		for name, lasts := range facts {
+			if lasts {
+				names = append(names, kind+"."+name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Facts are what rules read of the terms at an instant: kind → name → whether it lasts.
 // revoked ones do not. A zero instant is before all.
 func (t Terms) Facts(at time.Time, revoked []string) map[string]map[string]bool {

@@ -110,7 +110,7 @@ func (p *policies) judge(ctx context.Context, f *regions.Federation) (*opa.Polic
 
 func (p *policies) judgeSigned(ctx context.Context, s *signed, f *regions.Federation) (*opa.Policy, error) {
 	m, now := s.bundle.Manifest, p.clock.Now()
-	next, err := opa.LoadFiles(ctx, s.bundle.Files, opa.Moment{Serial: m.Serial, Now: now, Until: m.ValidUntil, Revoked: m.Revokes}, f)
+	next, err := opa.LoadFiles(ctx, s.bundle.Files, opa.Moment{Serial: m.Serial, Now: now, Until: m.ValidUntil, Revoked: m.Revokes, Before: p.activePolicy()}, f)
 	if err == nil && s.bundle.Valid(now) != nil {
 		next.Later, next.Generation = nil, next.Generation.Lapsed(f.Snapshot(), until(s))
 	}

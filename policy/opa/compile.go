@@ -85,6 +85,18 @@ func compileModules(modules map[string]*ast.Module, authored []string, c *policy
 	return p, nil
 }
 
+// under is the same rules with the facts of another instant or serial.
+func (p *compiled) under(c *policy.Catalog) *compiled {
+	next := *p
+	next.catalog, next.data, next.uses = c, facts(c, p.federation), make(map[ruleKey]*RuleUse, len(p.uses))
+	for key, u := range p.uses {
+		fresh := *u
+		fresh.Cells = 0
+		next.uses[key] = &fresh
+	}
+	return &next
+}
+
 func (p *compiled) newCompiler(c *ast.Capabilities) *ast.Compiler {
 	return ast.NewCompiler().WithCapabilities(c).WithStrict(true).WithSchemas(p.schemas).
 		WithUseTypeCheckAnnotations(true).WithDefaultRegoVersion(ast.RegoV1)

@@ -1,7 +1,10 @@
 package opa_test
 
 import (
+	"bytes"
 	"context"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"domicile/api"
 	"domicile/policy"
 	"domicile/policy/opa"
+	"domicile/regions"
 )
 
 // TestR14b_KeptFilesAreTheDirectory: the exact bytes of a directory, kept and loaded again,
@@ -107,5 +111,110 @@ func TestR14b_TimeIsDataAndNoClock(t *testing.T) {
 	files["terms.yaml"] = []byte(strings.ReplaceAll(string(files["terms.yaml"]), "scc_us", "scc_in"))
 	if _, err := opa.LoadFiles(t.Context(), files, opa.Moment{}, f); api.CodeOf(err) != api.PolicyError || !strings.Contains(err.Error(), "scc_us") {
 		t.Errorf("a rule that reads a mechanism which is not there: %v", err)
+	}
+}
+
+// TestR14b_WhatWasAskedIsNotAskedAgain: a policy of the files that are in force (revoked,
+// renewed, at another instant) answers as one that is judged anew does, and its rules are
+// asked only what they were not asked before. One byte more, or another federation, and
+// all is asked again.
+func TestR14b_WhatWasAskedIsNotAskedAgain(t *testing.T) {
+	dir, f := small(t)
+	files, err := opa.Files(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	until := from.AddDate(0, 0, 60)
+	files["terms.yaml"] = []byte(`mechanisms:
+  scc_us: {owner: legal, approvers: [anna, ben], reason: contract 7, from: 2026-12-01T00:00:00Z, until: 2026-12-11T00:00:00Z}
+  scc_in: {owner: legal, approvers: [anna, ben], reason: contract 8, from: 2026-12-01T00:00:00Z, until: 2026-12-21T00:00:00Z}
+`)
+	files["rules/orders.rego"] = append(files["rules/orders.rego"], []byte(`
+
+forbid contains {"rule": "without_scc", "text": "no mechanism"} if {
+	input.point == "consume"
+	not data.mechanisms.scc_us
+}
+
+forbid contains {"rule": "without_scc_in", "text": "no mechanism"} if {
+	input.point == "mirror_egress"
+	not data.mechanisms.scc_in
+}
+`)...)
+	for name := range files { // they know nothing of it
+		if strings.HasPrefix(name, "tests/") {
+			delete(files, name)
+		}
+	}
+	load := func(m opa.Moment, f *regions.Federation) *opa.Policy {
+		t.Helper()
+		m.Until = until
+		p, err := opa.LoadFiles(t.Context(), files, m, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	active := load(opa.Moment{Serial: 1, Now: from}, f)
+	cells := active.Report.Cells
+	if active.Report.Asked != 3*cells { // none lasts, both, the second alone
+		t.Errorf("%d questions asked, there are %d", active.Report.Asked, cells)
+	}
+	for _, c := range []struct {
+		name    string
+		at      time.Time
+		revoked []string
+		asked   int
+	}{
+		{"renewed", from, nil, 0},
+		{"the first revoked", from, []string{"scc_us"}, 0},
+		{"both revoked", from, []string{"scc_in", "scc_us"}, 0},
+		{"the second revoked: nobody was asked that", from, []string{"scc_in"}, cells},
+		{"later", from.AddDate(0, 0, 12), nil, 0},
+	} {
+		anew := load(opa.Moment{Serial: 2, Now: c.at, Revoked: c.revoked}, f)
+		got := load(opa.Moment{Serial: 2, Now: c.at, Revoked: c.revoked, Before: active}, f)
+		if got.Report.Asked != c.asked || anew.Report.Asked < cells || got.Report.Cells != cells {
+			t.Errorf("%s: %d questions asked, want %d; anew %d", c.name, got.Report.Asked, c.asked, anew.Report.Asked)
+		}
+		samePolicy(t, c.name, got, anew)
+	}
+	text, err := os.ReadFile("testdata/small/federation.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := regions.ParseManifest("federation.yaml", bytes.Replace(text, []byte("mirror: [all]"), []byte("mirror: []"), 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := load(opa.Moment{Serial: 2, Now: from, Before: active}, other); got.Report.Asked != 3*got.Report.Cells {
+		t.Errorf("another federation: %d questions asked", got.Report.Asked)
+	}
+	files["rules/orders.rego"] = append(files["rules/orders.rego"], '\n')
+	if got := load(opa.Moment{Serial: 2, Now: from, Before: active}, f); got.Report.Asked != 3*cells {
+		t.Errorf("other files: %d questions asked", got.Report.Asked)
+	}
+}
+
+// samePolicy holds two policies against each other: each answer, now and at each instant
+// that is scheduled.
+func samePolicy(t *testing.T, name string, got, want *opa.Policy) {
+	t.Helper()
+	if len(got.Later) != len(want.Later) || got.Generation.Revision != want.Generation.Revision {
+		t.Errorf("%s: %s and %d later, want %s and %d", name, got.Generation.Revision, len(got.Later), want.Generation.Revision, len(want.Later))
+		return
+	}
+	for i, p := range append([]*opa.Policy{got}, got.Later...) {
+		other := append([]*opa.Policy{want}, want.Later...)[i]
+		if !p.From.Equal(other.From) || p.Generation.Step != other.Generation.Step {
+			t.Errorf("%s: at %s step %d, want %s step %d", name, p.From, p.Generation.Step, other.From, other.Generation.Step)
+		}
+		for q, d := range other.Generation.All() {
+			now, err := p.Generation.Ask(q)
+			if err != nil || !reflect.DeepEqual(now, d) {
+				t.Fatalf("%s: %s is answered %+v, want %+v, %v", name, q, now, d, err)
+			}
+		}
 	}
 }

@@ -23,6 +23,7 @@ type Policy struct {
 	judge   *judge
 	source  *source
 	written written
+	answers map[string]*policy.Generation // by the terms that lasted; not changed once the policy is loaded
 }
 
 // Load reads, compiles, judges and tests a directory. It activates nothing. It
@@ -52,7 +53,8 @@ func Check(ctx context.Context, dir string, f *regions.Federation) (*Report, err
 	return &p.Report, nil
 }
 
-func load(ctx context.Context, s *source, f *regions.Federation) (*Policy, error) {
+// readCatalog is the vocabulary of a source, under the serial that stands over it.
+func (s *source) readCatalog(f *regions.Federation) (*policy.Catalog, error) {
 	var catalog policy.Catalog
 	if err := strict.Decode(catalogFile, s.catalog, &catalog); err != nil {
 		return nil, err
@@ -63,14 +65,19 @@ func load(ctx context.Context, s *source, f *regions.Federation) (*Policy, error
 	if err := s.readTerms(&catalog); err != nil {
 		return nil, err
 	}
-	if err := catalog.Check(f); err != nil {
+	return &catalog, catalog.Check(f)
+}
+
+func load(ctx context.Context, s *source, f *regions.Federation) (*Policy, error) {
+	catalog, err := s.readCatalog(f)
+	if err != nil {
 		return nil, err
 	}
 	if len(s.rules) == 0 {
 		return nil, &api.Error{Code: api.PolicyError, Op: "read policy directory", Field: "rules",
 			Hint: "there are no rules/*.rego: without a permit every record is refused"}
 	}
-	compiled, err := compile(s, &catalog, f)
+	compiled, err := compile(s, catalog, f)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +85,7 @@ func load(ctx context.Context, s *source, f *regions.Federation) (*Policy, error
 	if err != nil {
 		return nil, err
 	}
-	g, err := policy.Build(ctx, &catalog, f, s.digest(), j.ask)
+	g, err := policy.Build(ctx, catalog, f, s.digest(), j.ask)
 	if err != nil {
 		return nil, j.ranOut(ctx, err)
 	}
@@ -93,9 +100,9 @@ func load(ctx context.Context, s *source, f *regions.Federation) (*Policy, error
 	if err := unmet(written.check(g, f)); err != nil {
 		return nil, err
 	}
-	p := &Policy{Generation: g, judge: j, source: s, written: written}
+	p := &Policy{Generation: g, judge: j, source: s, written: written, answers: map[string]*policy.Generation{"": g}}
 	findings := label(s, j.uses)
-	p.Report = Report{Serial: g.Serial, Digest: g.Digest, Revision: g.Revision, Cells: g.Cells(), Tests: tests, Cases: len(written.cases), Rules: sortUses(j.uses), Findings: findings}
+	p.Report = Report{Serial: g.Serial, Digest: g.Digest, Revision: g.Revision, Cells: g.Cells(), Asked: g.Cells(), Tests: tests, Cases: len(written.cases), Rules: sortUses(j.uses), Findings: findings}
 	if written.matrix != nil {
 		p.Report.Rows = written.matrix.Rows()
 	}
@@ -104,6 +111,6 @@ func load(ctx context.Context, s *source, f *regions.Federation) (*Policy, error
 			p.Report.Allowed++
 		}
 	}
-	p.Report.warn(&catalog, f)
+	p.Report.warn(catalog, f)
 	return p, nil
 }

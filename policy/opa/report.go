@@ -29,6 +29,7 @@ type Report struct {
 	Digest   string        `json:"digest"`
 	Revision string        `json:"revision"`
 	Cells    int           `json:"cells"`              // questions judged: the whole domain
+	Asked    int           `json:"asked"`              // questions that the rules were asked, at every instant that is scheduled; the others they had answered before, from the same files
 	Allowed  int           `json:"allowed"`            // of them answered with an allow
 	Tests    int           `json:"tests"`              // authors' tests that passed; a failing one refuses the load
 	Cases    int           `json:"cases"`              // of fixtures, all as they want it

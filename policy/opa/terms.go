@@ -1,8 +1,10 @@
 package opa
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"domicile/api"
@@ -47,7 +49,11 @@ func (p *Policy) schedule(ctx context.Context, m Moment, f *regions.Federation) 
 	if now.After(m.Until) {
 		now = m.Until
 	}
-	out, err := p.at(ctx, now, m.Revoked, f)
+	before := m.Before
+	if !before.answersFor(p.source, f) {
+		before = p
+	}
+	out, err := p.at(ctx, now, m.Revoked, f, before)
 	if err != nil {
 		return nil, err
 	}
@@ -55,33 +61,65 @@ func (p *Policy) schedule(ctx context.Context, m Moment, f *regions.Federation) 
 		if !b.After(now) || !b.Before(m.Until) {
 			continue
 		}
-		later, err := p.at(ctx, b, m.Revoked, f)
+		later, err := p.at(ctx, b, m.Revoked, f, before)
 		if err != nil {
 			return nil, err
 		}
 		out.Later = append(out.Later, later)
 	}
+	out.Report.Asked = p.Report.Asked
 	return out, nil
 }
 
-// at judges the policy again as it decides at an instant.
-func (p *Policy) at(ctx context.Context, now time.Time, revoked []string, f *regions.Federation) (*Policy, error) {
+// at is the policy as it decides at an instant. The rules are asked unless p, or another
+// one of the same files, has been while the same terms lasted.
+func (p *Policy) at(ctx context.Context, now time.Time, revoked []string, f *regions.Federation, before *Policy) (*Policy, error) {
 	c := *p.judge.policy.catalog
 	c.At, c.Revoked = now, revoked
-	compiled, err := compile(p.source, &c, f)
+	j, err := newJudge(ctx, p.judge.policy.under(&c))
 	if err != nil {
 		return nil, err
 	}
-	j, err := newJudge(ctx, compiled)
+	lasting := strings.Join(c.Terms.Lasting(now, revoked), " ")
+	known, ask := cmp.Or(p.answers[lasting], before.answers[lasting]), j.ask
+	if known != nil {
+		ask = known.Again
+	}
+	g, err := policy.Build(ctx, &c, f, p.Generation.Digest, ask)
 	if err != nil {
 		return nil, err
 	}
-	g, err := policy.Build(ctx, &c, f, p.Generation.Digest, j.ask)
-	if err != nil {
-		return nil, err
+	if known == nil {
+		p.Report.Asked += g.Cells()
 	}
+	p.answers[lasting] = g
 	next := *p
 	next.Generation, next.judge, next.From = g.Fenced(), j, now
 	next.Report.Revision = g.Revision
 	return &next, nil
+}
+
+// answersFor reports whether p was loaded from the same files, for the same federation.
+func (p *Policy) answersFor(s *source, f *regions.Federation) bool {
+	return p != nil && p.Generation.Digest == s.digest() && p.judge.policy.federation.Digest() == f.Digest()
+}
+
+// again is p, as it decides while no term lasts, under the serial of a source that has its
+// files. Its tests, fixtures and matrix hold as they did.
+func (p *Policy) again(ctx context.Context, s *source, f *regions.Federation) (*Policy, error) {
+	c, err := s.readCatalog(f)
+	if err != nil {
+		return nil, err
+	}
+	g, err := policy.Build(ctx, c, f, p.Generation.Digest, p.answers[""].Again)
+	if err != nil {
+		return nil, err
+	}
+	j, err := newJudge(ctx, p.judge.policy.under(c))
+	if err != nil {
+		return nil, err
+	}
+	next := &Policy{Generation: g, Report: p.Report, judge: j, source: s, written: p.written, answers: map[string]*policy.Generation{"": g}}
+	next.Report.Serial, next.Report.Revision, next.Report.Asked = g.Serial, g.Revision, 0
+	return next, nil
 }
