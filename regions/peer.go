@@ -36,7 +36,8 @@ type Hello struct {
 	SignedPolicy    int64                // serial of the signed policy that it hands out; 0: none
 	// FencedPolicy is the serial of the signed policy that the region has confirmed: nothing
 	// that was judged under an older one is under way there, or is taken there. 0: none.
-	FencedPolicy int64
+	FencedPolicy  int64
+	PolicySigners string // names the set of keys that signed it; "": not said
 }
 
 // Direction of traffic on a link, seen from this region.

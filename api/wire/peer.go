@@ -19,7 +19,7 @@ func HelloToProto(h regions.Hello) *pb.PeerHello {
 		Federation: h.Federation, Region: h.Region, FabricId: h.FabricID, BootId: h.BootID, Version: h.Version,
 		WireVersion: uint32(h.WireVersion), OldestWireVersion: uint32(h.OldestWire),
 		PolicySerial: h.PolicySerial, PolicyRevision: h.PolicyRevision, ManifestDigest: h.ManifestDigest,
-		CertificateEndsUnixNano: TimeToProto(h.CertificateEnds), Gateway: h.Gateway, TakesTails: h.TakesTails, SignedPolicy: h.SignedPolicy, FencedPolicy: h.FencedPolicy,
+		CertificateEndsUnixNano: TimeToProto(h.CertificateEnds), Gateway: h.Gateway, TakesTails: h.TakesTails, SignedPolicy: h.SignedPolicy, FencedPolicy: h.FencedPolicy, PolicySigners: h.PolicySigners,
 		Topics: make(map[string]*pb.TopicDeclaration, len(h.TopicDigests)),
 	}
 	for topic, digest := range h.TopicDigests {
@@ -43,7 +43,7 @@ func HelloFromProto(m *pb.PeerHello) (regions.Hello, error) {
 		Federation: m.GetFederation(), Region: m.GetRegion(), FabricID: m.GetFabricId(), BootID: m.GetBootId(), Version: m.GetVersion(),
 		WireVersion: int(m.GetWireVersion()), OldestWire: int(m.GetOldestWireVersion()),
 		PolicySerial: m.GetPolicySerial(), PolicyRevision: m.GetPolicyRevision(), ManifestDigest: m.GetManifestDigest(),
-		CertificateEnds: TimeFromProto(m.GetCertificateEndsUnixNano()), Gateway: m.GetGateway(), TakesTails: m.GetTakesTails(), SignedPolicy: m.GetSignedPolicy(), FencedPolicy: m.GetFencedPolicy(),
+		CertificateEnds: TimeFromProto(m.GetCertificateEndsUnixNano()), Gateway: m.GetGateway(), TakesTails: m.GetTakesTails(), SignedPolicy: m.GetSignedPolicy(), FencedPolicy: m.GetFencedPolicy(), PolicySigners: m.GetPolicySigners(),
 		TopicDigests: make(map[string]string, len(m.GetTopics())),
 		TopicFields:  make(map[string]map[string]string, len(m.GetTopics())),
 	}

@@ -157,3 +157,27 @@ func DecodeAnswer(body []byte) (*pb.AskAnswer, error) {
 	}
 	return &m, nil
 }
+
+// EncodePolicyAsk makes the bytes of what a node says and asks of signed policies.
+func EncodePolicyAsk(q *pb.PolicyAsk) ([]byte, error) { return proto.Marshal(q) }
+
+// DecodePolicyAsk reads it.
+func DecodePolicyAsk(body []byte) (*pb.PolicyAsk, error) {
+	var m pb.PolicyAsk
+	if err := proto.Unmarshal(body, &m); err != nil || m.GetWord() == nil {
+		return nil, badPeer("body", "it says nothing of a policy")
+	}
+	return &m, nil
+}
+
+// EncodePolicyTold makes the bytes of the answer.
+func EncodePolicyTold(a *pb.PolicyTold) ([]byte, error) { return proto.Marshal(a) }
+
+// DecodePolicyTold reads it.
+func DecodePolicyTold(body []byte) (*pb.PolicyTold, error) {
+	var m pb.PolicyTold
+	if err := proto.Unmarshal(body, &m); err != nil || m.GetWord() == nil {
+		return nil, badPeer("body", "it says nothing of a policy")
+	}
+	return &m, nil
+}

@@ -18,9 +18,9 @@ func (a *app) policyActivate() *cobra.Command {
 		Use: "activate BUNDLE", Short: "Put a signed policy in force, here and in every region that can be reached",
 		Long: `The node verifies the signatures by the keys of its own node.yaml, judges every question
 and runs the tests, keeps the exact bytes, flips in one step, and hands the bundle to the
-regions it has a link with; each verifies it by its own keys. When the command ends with 0,
+other nodes of its region and to the regions it has a link with; each verifies it by its own keys. When the command ends with 0,
 nothing that an older policy let through leaves or enters any of them. It ends with 3 and
-names the regions that have not confirmed: those get it before records pass again. What is
+names the nodes and regions that have not confirmed: those get it before records pass again. What is
 refused changes nothing.`,
 		Example: "  domicile policy activate policy-7.bundle --context eu-west",
 		Args:    arguments(1, 1, "a BUNDLE"),
@@ -68,6 +68,7 @@ func confirmed(fences []*pb.PolicyFence) bool {
 
 type fenceView struct {
 	Region    string `json:"region"`
+	Gateway   string `json:"gateway,omitempty"` // another node of the region that was asked; left out: the whole region
 	Confirmed bool   `json:"confirmed"`
 	Serial    int64  `json:"serial"` // 0: not known
 	Why       string `json:"why,omitempty"`
@@ -141,7 +142,7 @@ func viewSigned(p *pb.SignedPolicy) *signedView {
 func viewFences(fences []*pb.PolicyFence) []fenceView {
 	out := []fenceView{}
 	for _, f := range fences {
-		out = append(out, fenceView{f.GetRegion(), f.GetConfirmed(), f.GetSerial(), f.GetWhy()})
+		out = append(out, fenceView{f.GetRegion(), f.GetGateway(), f.GetConfirmed(), f.GetSerial(), f.GetWhy()})
 	}
 	return out
 }
@@ -179,10 +180,14 @@ func renderSigned(b *strings.Builder, p *pb.SignedPolicy) {
 
 func renderFences(b *strings.Builder, fences []*pb.PolicyFence) {
 	for _, f := range fences {
+		name, means := f.GetRegion(), "nothing older leaves or enters it"
+		if f.GetGateway() != "" {
+			name, means = f.GetRegion()+"/"+f.GetGateway(), "it judges by nothing older"
+		}
 		if f.GetConfirmed() {
-			fmt.Fprintf(b, "%s has confirmed: nothing older leaves or enters it\n", f.GetRegion())
+			fmt.Fprintf(b, "%s has confirmed: %s\n", name, means)
 		} else {
-			fmt.Fprintf(b, "%s has NOT confirmed: %s\n", f.GetRegion(), f.GetWhy())
+			fmt.Fprintf(b, "%s has NOT confirmed: %s\n", name, f.GetWhy())
 		}
 	}
 }

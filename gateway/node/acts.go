@@ -49,7 +49,7 @@ type actOn struct {
 	Digest   string   `json:"digest"`
 	Before   string   `json:"revision_before,omitempty"`
 	SignedBy []string `json:"signed_by"`
-	From     string   `json:"from,omitempty"` // the region that it came from over a link
+	From     string   `json:"from,omitempty"` // the region or gateway that it came from
 }
 
 type actLog struct {

@@ -14,7 +14,8 @@ func (n *Node) hello() regions.Hello {
 	if g := n.gate.Current(); g != nil {
 		h.PolicySerial, h.PolicyRevision = g.Serial, g.Revision
 	}
-	h.SignedPolicy, h.FencedPolicy = n.policies.told()
+	kept, _ := n.policies.told()
+	h.SignedPolicy, h.PolicySigners, h.FencedPolicy = kept.serial, kept.signers, n.confirmed()
 	for _, name := range federation.Topics() {
 		t, _ := federation.Topic(name)
 		h.TopicDigests[name] = federation.TopicDigest(name)

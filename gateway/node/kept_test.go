@@ -130,7 +130,7 @@ func TestR14b_AMissedPolicyWhoseTimeIsOverStandsOverTheOlderOne(t *testing.T) {
 		t.Errorf("brought by an operator: %v", err)
 	}
 	n := &Node{cfg: Config{Region: "eu-west", Data: k.data}, seams: Seams{Clock: p.clock}, policies: p, gate: p.gate, federation: p.federation, logger: p.logger}
-	(*spread)(&turn{Node: n}).take(t.Context(), "us-east", 2, func(context.Context, int64) ([]byte, error) { return two, nil })
+	n.take(t.Context(), "us-east", word{serial: 2}, func(context.Context, int64) ([]byte, error) { return two, nil })
 	if g := p.gate.Current(); g.Serial != 2 || !g.HasLapsed() {
 		t.Fatalf("%s is in force, lapsed %v; spurned %v", g.Revision, g.HasLapsed(), p.spurned)
 	}

@@ -55,6 +55,7 @@ type Node struct {
 	moves    *admin.Failover // of logs
 	stock    failover.Stock  // which tags they hold
 	drills   *drill.Desk     // what is cut on purpose
+	siblings *siblings       // the signed policies of the region's other nodes
 	pages    net.Listener    // of /metrics and health
 	quotas   *door.Quotas    // of what is published in the region
 	out      *handover.Out   // to the holder of the seat; nil in a solo region
@@ -101,7 +102,7 @@ func New(c Config, f *regions.Federation, s Seams) (*Node, error) {
 	if _, err := rand.Read(boot); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: c, seams: s, federation: f.Snapshot(), bootID: hex.EncodeToString(boot), asking: make(chan struct{}, maxAsks),
+	n := &Node{cfg: c, seams: s, federation: f.Snapshot(), bootID: hex.EncodeToString(boot), asking: make(chan struct{}, maxAsks), siblings: newSiblings(),
 		logger: s.Logger.With("region", c.Region)}
 	if c.Node != "" {
 		n.logger = n.logger.With("node", c.Node)
@@ -135,6 +136,9 @@ func (n *Node) Start(ctx context.Context) error {
 	}
 	n.loops.Go(func() { n.policies.watch(n.life, n.seams.Pace.Of(candidateEvery)) })
 	n.loops.Go(func() { n.countTraffic(n.life) })
+	if n.cfg.Node != "" {
+		n.loops.Go(func() { n.confer(n.open) })
+	}
 	n.admin.Start()
 	n.desk.Start()
 	n.door.Start()
@@ -212,7 +216,9 @@ func (n *Node) openPolicy(ctx context.Context) error {
 		if t := n.turn.Load(); t != nil {
 			t.policyChanged()
 		}
+		n.siblings.stir()
 	}
+	n.servePolicies()
 	if err := n.policies.open(ctx); err != nil {
 		n.logger.Error("no policy is active: every record is refused until a good one is", "err", err)
 	}

@@ -45,7 +45,9 @@ type policies struct {
 	active    *opa.Policy
 	live      *signed            // nil: the active one is not signed, or there is none
 	fenced    int64              // serial of the signed one beside which nothing older is under way
-	spurned   map[string]spurned // by peer: its policy that is not taken here
+	offered   *signed            // verified here, and handed to the node with the seat before it is active; nil: none
+	spurned   map[string]spurned // by region or node: its policy that is not taken here
+	merged    map[string]word    // by region or node: whose signatures of the active policy are all here
 	problem   error              // why the directory that was tried last is not in force; nil: it is
 	loaded    string             // digest of the directory that was tried last
 	candidate string             // digest of the directory now, when it differs from loaded
@@ -53,7 +55,7 @@ type policies struct {
 
 func newPolicies(c *Config, f *regions.Federation, gate *policy.Gate, clock regions.Clock, logger *slog.Logger) *policies {
 	return &policies{dir: c.Policies, trust: c.Policy, shelf: shelf{dir: filepath.Join(c.Data, "policy")}, clock: clock, federation: f, gate: gate, logger: logger,
-		changed: func() {}, loading: make(chan struct{}, 1), spurned: map[string]spurned{}}
+		changed: func() {}, loading: make(chan struct{}, 1), spurned: map[string]spurned{}, merged: map[string]word{}}
 }
 
 // begin waits for its turn to load. end gives it back.

@@ -159,8 +159,8 @@ type activation struct {
 
 // activate verifies a signed policy, judges it whole, keeps it and puts it in force, or
 // keeps what is in force and says why. It answers when nothing that was judged under an
-// older one is under way here any more. The very same policy may come again: then it
-// waits for that alone. late takes one whose time is over as well: it stands over the older
+// older one is under way here any more. The very same policy may come again: then
+// signatures that it has besides are kept, and it waits for that alone. late takes one whose time is over as well: it stands over the older
 // one, and lets nothing cross a border. audit is asked before anything is changed, and told
 // the end.
 func (p *policies) activate(ctx context.Context, data []byte, late bool, audit func(*signed) (func(error), error)) (activation, error) {
@@ -173,16 +173,24 @@ func (p *policies) activate(ctx context.Context, data []byte, late bool, audit f
 	if g := p.gate.Current(); g != nil {
 		out.previous = g.Revision
 	}
-	next, m, s, err := p.accept(ctx, data, late)
+	b, err := bundle.Read(data)
+	if err != nil {
+		return out, err
+	}
+	if live := p.signedNow(); live != nil && live.digest == b.Digest() && p.gate.Current().Serial == live.serial() {
+		if out.signed, err = p.sign(live, b, audit); err != nil {
+			return out, err
+		}
+		active := p.activePolicy()
+		out.report = active.Report
+		return out, p.flip(ctx, active, out.signed)
+	}
+	next, m, s, err := p.accept(ctx, b, data, late)
 	if err != nil {
 		p.logger.Warn("a signed policy is refused", "err", err)
 		return out, err
 	}
 	out.signed, out.report = s, next.Report
-	if live := p.signedNow(); live != nil && live.digest == s.digest && p.gate.Current().Serial == s.serial() {
-		next = p.activePolicy()
-		return out, p.flip(ctx, next, live)
-	}
 	out.changed = true
 	if g := p.gate.Current(); g != nil {
 		out.narrowed = policy.Widens(next.Generation, g)
@@ -203,12 +211,30 @@ func (p *policies) activate(ctx context.Context, data []byte, late bool, audit f
 	return out, err
 }
 
-// accept is all that may refuse a bundle.
-func (p *policies) accept(ctx context.Context, data []byte, late bool) (*opa.Policy, *mark, *signed, error) {
-	b, err := bundle.Read(data)
-	if err != nil {
-		return nil, nil, nil, err
+// sign keeps the signatures that a bundle has beyond those of the active one, whose contents
+// it has: also those of keys that other regions alone trust. One that does not fit refuses
+// them all.
+func (p *policies) sign(live *signed, b *bundle.Bundle, audit func(*signed) (func(error), error)) (*signed, error) {
+	more := live.bundle.With(b.Signatures)
+	if more == nil {
+		return live, nil
 	}
+	a, err := p.approvals(more)
+	if err != nil {
+		return nil, err
+	}
+	next := &signed{bundle: more, data: more.Bytes(), digest: live.digest, by: a.By}
+	finish, err := audit(next)
+	if err != nil {
+		return nil, err
+	}
+	err = p.shelf.put(next.serial(), next.data)
+	finish(err)
+	return next, err
+}
+
+// accept is all that may refuse a bundle.
+func (p *policies) accept(ctx context.Context, b *bundle.Bundle, data []byte, late bool) (*opa.Policy, *mark, *signed, error) {
 	a, err := p.approvals(b)
 	if err != nil {
 		return nil, nil, nil, err

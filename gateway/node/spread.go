@@ -18,11 +18,17 @@ import (
 // not be kept, at pace 1.
 const chaseEvery = 5 * time.Second
 
-// spurned is a peer's signed policy that this region does not take, and will not without a
-// person.
+// word is what a region, or a node of this one, says of its signed policy.
+type word struct {
+	serial  int64  // that it keeps; 0: none
+	signers string // names the set of keys that signed it; "": not said
+}
+
+// spurned is a signed policy that this node does not take, and will not without a person or
+// more signatures.
 type spurned struct {
-	serial int64
-	why    string
+	word
+	why string
 }
 
 // spread is a turn as the way by which signed policies come and go over the links.
@@ -38,18 +44,26 @@ func (s *spread) Kept(serial int64) []byte {
 
 // Met takes a peer's newer policy before anything else passes between the two.
 func (s *spread) Met(ctx context.Context, peer string, h regions.Hello, fetch link.Fetch) {
-	s.take(ctx, peer, h.SignedPolicy, fetch)
+	s.take(ctx, peer, word{h.SignedPolicy, h.PolicySigners}, fetch)
 }
 
-// told is what a hello says: the signed policy that is handed out, and the one beside
-// which nothing older is under way.
-func (p *policies) told() (kept, fenced int64) {
+// told is what a node says: the signed policy that it hands out, or will once it has looked
+// at what it keeps, and the serial beside which nothing older is under way.
+func (p *policies) told() (kept word, fenced int64) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.live == nil {
-		return 0, 0
+	live, fenced := p.live, p.fenced
+	p.mu.Unlock()
+	if live != nil {
+		return word{live.serial(), live.bundle.Signers()}, fenced
 	}
-	return p.live.serial(), p.fenced
+	m, err := p.shelf.mark()
+	if serials := p.shelf.serials(); err != nil && len(serials) > 0 {
+		return word{serial: serials[len(serials)-1]}, 0
+	}
+	if m == nil {
+		return word{}, 0
+	}
+	return word{serial: m.Serial}, 0
 }
 
 // chase takes newer policies of peers while the links are up, until the turn is over.
@@ -68,7 +82,7 @@ func (t *turn) chase() {
 			}
 			for _, l := range t.mesh.Statuses() {
 				if l.Up && l.Hello != nil {
-					(*spread)(t).take(ctx, l.Peer, l.Hello.SignedPolicy, func(ctx context.Context, serial int64) ([]byte, error) {
+					t.take(ctx, l.Peer, word{l.Hello.SignedPolicy, l.Hello.PolicySigners}, func(ctx context.Context, serial int64) ([]byte, error) {
 						return t.mesh.FetchPolicy(ctx, l.Peer, serial)
 					})
 				}
@@ -82,46 +96,64 @@ func (t *turn) chase() {
 	})
 }
 
-// take fetches and activates a peer's signed policy if it is newer than the one here. It
-// is verified as one that an operator brings: the peer's word counts for nothing. Its time
-// may be over: what it took away must not come back here because it was missed.
-func (s *spread) take(ctx context.Context, peer string, serial int64, fetch link.Fetch) {
-	p := s.policies
-	if !p.wants(peer, serial) {
+// take brings a signed policy that is newer than the one here, or more signatures of this
+// one, from a peer or another node of the region. One that is not taken is not asked for
+// again before it has other signatures.
+func (n *Node) take(ctx context.Context, from string, w word, fetch link.Fetch) {
+	p := n.policies
+	if !p.wants(from, w) {
 		return
 	}
-	if len(p.trust.Keys) == 0 {
-		p.spurn(peer, serial, errors.New("this region trusts nobody to sign: there are no keys under policy in node.yaml"))
-		return
+	err := n.bring(ctx, from, w.serial, fetch)
+	if err != nil {
+		n.logger.Warn("a newer policy of others is not active here", "from", from, "serial", w.serial, "err", err)
+	}
+	code := api.CodeOf(err)
+	if err == nil || (code == api.PolicyError || code == api.ConfigInvalid) && !errors.Is(err, bundle.ErrNotYetValid) {
+		p.met(from, w, err)
+	}
+}
+
+// bring fetches and activates a signed policy of others. It is verified as one that an
+// operator brings: their word counts for nothing. Its time may be over: what it took away
+// must not come back here because it was missed.
+func (n *Node) bring(ctx context.Context, from string, serial int64, fetch link.Fetch) error {
+	if len(n.policies.trust.Keys) == 0 {
+		return refusePolicy("policy.keys", "", "this region trusts nobody to sign: there are no keys under policy in node.yaml", bundle.ErrWrongKey)
 	}
 	data, err := fetch(ctx, serial)
 	if err == nil {
-		_, err = p.activate(ctx, data, true, func(next *signed) (func(error), error) { return s.auditPolicy(ctx, next, peer) })
+		_, err = n.policies.activate(ctx, data, true, func(next *signed) (func(error), error) { return n.auditPolicy(ctx, next, from) })
 	}
-	if err == nil {
-		return
-	}
-	s.logger.Warn("a peer's newer policy is not active here", "peer", peer, "serial", serial, "err", err)
-	if code := api.CodeOf(err); (code == api.PolicyError || code == api.ConfigInvalid) && !errors.Is(err, bundle.ErrNotYetValid) {
-		p.spurn(peer, serial, err)
-	}
+	return err
 }
 
-// wants reports whether a peer's policy is worth asking for.
-func (p *policies) wants(peer string, serial int64) bool {
+// wants reports whether a policy of others is worth asking for.
+func (p *policies) wants(from string, w word) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if serial == 0 || p.live != nil && p.live.serial() >= serial {
-		delete(p.spurned, peer)
+	if w.serial == 0 || p.live != nil && p.live.serial() >= w.serial {
+		delete(p.spurned, from)
+	}
+	switch {
+	case w.serial == 0 || p.live != nil && p.live.serial() > w.serial:
 		return false
+	case p.live != nil && p.live.serial() == w.serial:
+		return w.signers != "" && w.signers != p.live.bundle.Signers() && p.merged[from] != w
 	}
-	return p.spurned[peer].serial != serial
+	return p.spurned[from].word != w
 }
 
-func (p *policies) spurn(peer string, serial int64, why error) {
+// met notes what came of a policy of others, so that it is not asked for again.
+func (p *policies) met(from string, w word, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.spurned[peer] = spurned{serial, why.Error()}
+	switch {
+	case p.live != nil && p.live.serial() >= w.serial:
+		p.merged[from] = w
+	case err != nil:
+		p.spurned[from] = spurned{w, err.Error()}
+	}
 }
 
 func sortedNames(m map[string]spurned) []string { return slices.Sorted(maps.Keys(m)) }

@@ -58,6 +58,7 @@ func (n *Node) openTurn(ctx context.Context, seat fabric.Seat) (*turn, error) {
 	t := &turn{Node: n, seat: seat, newer: make(chan struct{}, 1)}
 	t.over, t.end = context.WithCancelCause(n.life)
 	if err := (steps{
+		{"policy", t.agree},
 		{"store", t.openLogs},
 		{"links", t.openLinks},
 		{"placement", t.openAuthority},

@@ -176,3 +176,30 @@ func (b *Bundle) Digest() string {
 func (b *Bundle) SameFiles(other *Bundle) bool {
 	return maps.EqualFunc(b.Files, other.Files, slices.Equal)
 }
+
+// With is the bundle with those signatures of more whose keys have not signed it yet; nil
+// when there are none, or no room for them.
+func (b *Bundle) With(more []Signature) *Bundle {
+	next := *b
+	next.Signatures = slices.Clone(b.Signatures)
+	for _, s := range more {
+		if !slices.ContainsFunc(next.Signatures, func(have Signature) bool { return have.KeyID == s.KeyID }) {
+			next.Signatures = append(next.Signatures, s)
+		}
+	}
+	if n := len(next.Signatures); n == len(b.Signatures) || n > MaxSignatures || len(next.Bytes()) > MaxSize {
+		return nil
+	}
+	return &next
+}
+
+// Signers names the set of keys that have signed, whatever their order.
+func (b *Bundle) Signers() string {
+	var ids []string
+	for _, s := range b.Signatures {
+		ids = append(ids, s.KeyID)
+	}
+	slices.Sort(ids)
+	sum := sha256.Sum256([]byte(strings.Join(ids, "\n")))
+	return hex.EncodeToString(sum[:8])
+}

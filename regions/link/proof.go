@@ -70,7 +70,7 @@ func (p *peerLink) displace() {
 func sameHello(a, b *regions.Hello) bool {
 	return maps.Equal(a.TopicDigests, b.TopicDigests) && maps.Equal(a.Incarnations, b.Incarnations) && a.FabricID == b.FabricID && a.BootID == b.BootID && a.Version == b.Version && a.WireVersion == b.WireVersion &&
 		a.OldestWire == b.OldestWire && a.PolicySerial == b.PolicySerial && a.PolicyRevision == b.PolicyRevision &&
-		a.SignedPolicy == b.SignedPolicy && a.FencedPolicy == b.FencedPolicy && a.ManifestDigest == b.ManifestDigest && a.Gateway == b.Gateway && a.TakesTails == b.TakesTails && a.CertificateEnds.Equal(b.CertificateEnds)
+		a.SignedPolicy == b.SignedPolicy && a.FencedPolicy == b.FencedPolicy && a.PolicySigners == b.PolicySigners && a.ManifestDigest == b.ManifestDigest && a.Gateway == b.Gateway && a.TakesTails == b.TakesTails && a.CertificateEnds.Equal(b.CertificateEnds)
 }
 
 func (p *peerLink) lastHello() *regions.Hello {

@@ -74,7 +74,7 @@ type ActivatePolicyResponse struct {
 	Tests         uint64                 `protobuf:"varint,5,opt,name=tests,proto3" json:"tests,omitempty"`
 	Warnings      []string               `protobuf:"bytes,6,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	Policy        *SignedPolicy          `protobuf:"bytes,7,opt,name=policy,proto3" json:"policy,omitempty"`
-	Fences        []*PolicyFence         `protobuf:"bytes,8,rep,name=fences,proto3" json:"fences,omitempty"`     // of the regions that this one has a link with
+	Fences        []*PolicyFence         `protobuf:"bytes,8,rep,name=fences,proto3" json:"fences,omitempty"`     // of the region's other nodes, and of the regions that this one has a link with
 	Narrowed      []*NarrowedLog         `protobuf:"bytes,9,rep,name=narrowed,proto3" json:"narrowed,omitempty"` // where records lie that could not come there any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -360,14 +360,16 @@ func (x *NarrowedLog) GetBytes() uint64 {
 	return 0
 }
 
-// PolicyFence says whether a region has confirmed a policy: nothing that was judged under
-// an older one is under way there, or is taken there.
+// PolicyFence says whether a region, or another node of the region that was asked, has
+// confirmed a policy: nothing that was judged under an older one is under way there, or is
+// taken there. A region of three confirms when each of its nodes that is heard has.
 type PolicyFence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
 	Confirmed     bool                   `protobuf:"varint,2,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
-	Serial        int64                  `protobuf:"varint,3,opt,name=serial,proto3" json:"serial,omitempty"` // of the policy that is active there, as last heard; 0: not known
-	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`        // not confirmed
+	Serial        int64                  `protobuf:"varint,3,opt,name=serial,proto3" json:"serial,omitempty"`  // of the policy that is active there, as last heard; 0: not known
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`         // not confirmed
+	Gateway       string                 `protobuf:"bytes,5,opt,name=gateway,proto3" json:"gateway,omitempty"` // the node; "": the whole region
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -426,6 +428,13 @@ func (x *PolicyFence) GetSerial() int64 {
 func (x *PolicyFence) GetWhy() string {
 	if x != nil {
 		return x.Why
+	}
+	return ""
+}
+
+func (x *PolicyFence) GetGateway() string {
+	if x != nil {
+		return x.Gateway
 	}
 	return ""
 }
@@ -607,12 +616,13 @@ const file_domicile_v1_bundle_proto_rawDesc = "" +
 	"\x04tags\x18\x03 \x03(\tR\x04tags\x12\x14\n" +
 	"\x05known\x18\x04 \x01(\bR\x05known\x12\x18\n" +
 	"\arecords\x18\x05 \x01(\x04R\arecords\x12\x14\n" +
-	"\x05bytes\x18\x06 \x01(\x04R\x05bytes\"m\n" +
+	"\x05bytes\x18\x06 \x01(\x04R\x05bytes\"\x87\x01\n" +
 	"\vPolicyFence\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1c\n" +
 	"\tconfirmed\x18\x02 \x01(\bR\tconfirmed\x12\x16\n" +
 	"\x06serial\x18\x03 \x01(\x03R\x06serial\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why\"\x15\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\x12\x18\n" +
+	"\agateway\x18\x05 \x01(\tR\agateway\"\x15\n" +
 	"\x13PolicyStatusRequest\"\xb2\x02\n" +
 	"\x14PolicyStatusResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x16\n" +

@@ -41,6 +41,7 @@ type PeerHello struct {
 	Incarnations            map[string]string            `protobuf:"bytes,15,rep,name=incarnations,proto3" json:"incarnations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of the logs that may move and have their home there, by topic@slot
 	SignedPolicy            int64                        `protobuf:"varint,16,opt,name=signed_policy,json=signedPolicy,proto3" json:"signed_policy,omitempty"`                                                      // serial of the signed policy that Policy hands out; 0: none
 	FencedPolicy            int64                        `protobuf:"varint,17,opt,name=fenced_policy,json=fencedPolicy,proto3" json:"fenced_policy,omitempty"`                                                      // serial of the signed policy that it has confirmed; 0: none
+	PolicySigners           string                       `protobuf:"bytes,18,opt,name=policy_signers,json=policySigners,proto3" json:"policy_signers,omitempty"`                                                    // names the set of keys that signed the policy it hands out; "": an earlier version
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
 }
@@ -192,6 +193,13 @@ func (x *PeerHello) GetFencedPolicy() int64 {
 		return x.FencedPolicy
 	}
 	return 0
+}
+
+func (x *PeerHello) GetPolicySigners() string {
+	if x != nil {
+		return x.PolicySigners
+	}
+	return ""
 }
 
 type TopicDeclaration struct {
@@ -1982,7 +1990,7 @@ var File_domicile_v1_peer_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16domicile/v1/peer.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x17google/rpc/status.proto\"\xc4\x06\n" +
+	"\x16domicile/v1/peer.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x17google/rpc/status.proto\"\xeb\x06\n" +
 	"\tPeerHello\x12\x1e\n" +
 	"\n" +
 	"federation\x18\x01 \x01(\tR\n" +
@@ -2004,7 +2012,8 @@ const file_domicile_v1_peer_proto_rawDesc = "" +
 	"takesTails\x12L\n" +
 	"\fincarnations\x18\x0f \x03(\v2(.domicile.v1.PeerHello.IncarnationsEntryR\fincarnations\x12#\n" +
 	"\rsigned_policy\x18\x10 \x01(\x03R\fsignedPolicy\x12#\n" +
-	"\rfenced_policy\x18\x11 \x01(\x03R\ffencedPolicy\x1aX\n" +
+	"\rfenced_policy\x18\x11 \x01(\x03R\ffencedPolicy\x12%\n" +
+	"\x0epolicy_signers\x18\x12 \x01(\tR\rpolicySigners\x1aX\n" +
 	"\vTopicsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.domicile.v1.TopicDeclarationR\x05value:\x028\x01\x1a?\n" +

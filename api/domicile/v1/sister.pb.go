@@ -606,11 +606,316 @@ func (x *FilesResponse) GetPolicyRevision() string {
 	return ""
 }
 
+// PolicyWord is what a node says of its signed policy.
+type PolicyWord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Serial        int64                  `protobuf:"varint,1,opt,name=serial,proto3" json:"serial,omitempty"`  // that it keeps; 0: none
+	Signers       string                 `protobuf:"bytes,2,opt,name=signers,proto3" json:"signers,omitempty"` // names the set of keys that signed it; "": not looked at yet
+	Fenced        int64                  `protobuf:"varint,3,opt,name=fenced,proto3" json:"fenced,omitempty"`  // beside this one nothing older is under way on the node; 0: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyWord) Reset() {
+	*x = PolicyWord{}
+	mi := &file_domicile_v1_sister_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyWord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyWord) ProtoMessage() {}
+
+func (x *PolicyWord) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_sister_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyWord.ProtoReflect.Descriptor instead.
+func (*PolicyWord) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_sister_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PolicyWord) GetSerial() int64 {
+	if x != nil {
+		return x.Serial
+	}
+	return 0
+}
+
+func (x *PolicyWord) GetSigners() string {
+	if x != nil {
+		return x.Signers
+	}
+	return ""
+}
+
+func (x *PolicyWord) GetFenced() int64 {
+	if x != nil {
+		return x.Fenced
+	}
+	return 0
+}
+
+// PolicyAsk is the word of a node, and what it wants to know beside the other's.
+type PolicyAsk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Word  *PolicyWord            `protobuf:"bytes,1,opt,name=word,proto3" json:"word,omitempty"`
+	// Types that are valid to be assigned to Want:
+	//
+	//	*PolicyAsk_Part
+	//	*PolicyAsk_Take
+	//	*PolicyAsk_Confirmed
+	Want          isPolicyAsk_Want `protobuf_oneof:"want"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyAsk) Reset() {
+	*x = PolicyAsk{}
+	mi := &file_domicile_v1_sister_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyAsk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyAsk) ProtoMessage() {}
+
+func (x *PolicyAsk) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_sister_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyAsk.ProtoReflect.Descriptor instead.
+func (*PolicyAsk) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_sister_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PolicyAsk) GetWord() *PolicyWord {
+	if x != nil {
+		return x.Word
+	}
+	return nil
+}
+
+func (x *PolicyAsk) GetWant() isPolicyAsk_Want {
+	if x != nil {
+		return x.Want
+	}
+	return nil
+}
+
+func (x *PolicyAsk) GetPart() *PolicyPart {
+	if x != nil {
+		if x, ok := x.Want.(*PolicyAsk_Part); ok {
+			return x.Part
+		}
+	}
+	return nil
+}
+
+func (x *PolicyAsk) GetTake() int64 {
+	if x != nil {
+		if x, ok := x.Want.(*PolicyAsk_Take); ok {
+			return x.Take
+		}
+	}
+	return 0
+}
+
+func (x *PolicyAsk) GetConfirmed() int64 {
+	if x != nil {
+		if x, ok := x.Want.(*PolicyAsk_Confirmed); ok {
+			return x.Confirmed
+		}
+	}
+	return 0
+}
+
+type isPolicyAsk_Want interface {
+	isPolicyAsk_Want()
+}
+
+type PolicyAsk_Part struct {
+	Part *PolicyPart `protobuf:"bytes,2,opt,name=part,proto3,oneof"` // of a policy that the other has
+}
+
+type PolicyAsk_Take struct {
+	Take int64 `protobuf:"varint,3,opt,name=take,proto3,oneof"` // that the other takes the policy of this serial from the asker
+}
+
+type PolicyAsk_Confirmed struct {
+	Confirmed int64 `protobuf:"varint,4,opt,name=confirmed,proto3,oneof"` // which regions have confirmed this serial
+}
+
+func (*PolicyAsk_Part) isPolicyAsk_Want() {}
+
+func (*PolicyAsk_Take) isPolicyAsk_Want() {}
+
+func (*PolicyAsk_Confirmed) isPolicyAsk_Want() {}
+
+type PolicyPart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Serial        int64                  `protobuf:"varint,1,opt,name=serial,proto3" json:"serial,omitempty"`
+	Offset        uint32                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyPart) Reset() {
+	*x = PolicyPart{}
+	mi := &file_domicile_v1_sister_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyPart) ProtoMessage() {}
+
+func (x *PolicyPart) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_sister_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyPart.ProtoReflect.Descriptor instead.
+func (*PolicyPart) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_sister_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PolicyPart) GetSerial() int64 {
+	if x != nil {
+		return x.Serial
+	}
+	return 0
+}
+
+func (x *PolicyPart) GetOffset() uint32 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+// PolicyTold answers it.
+type PolicyTold struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Word          *PolicyWord            `protobuf:"bytes,1,opt,name=word,proto3" json:"word,omitempty"`
+	Part          []byte                 `protobuf:"bytes,2,opt,name=part,proto3" json:"part,omitempty"`
+	Size          uint32                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`   // of the whole policy
+	Holds         bool                   `protobuf:"varint,4,opt,name=holds,proto3" json:"holds,omitempty"` // the seat: only then regions are known
+	Regions       []*PolicyFence         `protobuf:"bytes,5,rep,name=regions,proto3" json:"regions,omitempty"`
+	Open          bool                   `protobuf:"varint,6,opt,name=open,proto3" json:"open,omitempty"` // one of those may confirm yet
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyTold) Reset() {
+	*x = PolicyTold{}
+	mi := &file_domicile_v1_sister_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyTold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyTold) ProtoMessage() {}
+
+func (x *PolicyTold) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_sister_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyTold.ProtoReflect.Descriptor instead.
+func (*PolicyTold) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_sister_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PolicyTold) GetWord() *PolicyWord {
+	if x != nil {
+		return x.Word
+	}
+	return nil
+}
+
+func (x *PolicyTold) GetPart() []byte {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *PolicyTold) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *PolicyTold) GetHolds() bool {
+	if x != nil {
+		return x.Holds
+	}
+	return false
+}
+
+func (x *PolicyTold) GetRegions() []*PolicyFence {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+func (x *PolicyTold) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
 var File_domicile_v1_sister_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_sister_proto_rawDesc = "" +
 	"\n" +
-	"\x18domicile/v1/sister.proto\x12\vdomicile.v1\x1a\x17domicile/v1/admin.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/reader.proto\"U\n" +
+	"\x18domicile/v1/sister.proto\x12\vdomicile.v1\x1a\x17domicile/v1/admin.proto\x1a\x18domicile/v1/bundle.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/reader.proto\"U\n" +
 	"\bHandOver\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x125\n" +
 	"\arecords\x18\x02 \x03(\v2\x1b.domicile.v1.ForwardRequestR\arecords\"\x1b\n" +
@@ -642,7 +947,30 @@ const file_domicile_v1_sister_proto_rawDesc = "" +
 	"\fFilesRequest\"a\n" +
 	"\rFilesResponse\x12'\n" +
 	"\x0fmanifest_digest\x18\x01 \x01(\tR\x0emanifestDigest\x12'\n" +
-	"\x0fpolicy_revision\x18\x02 \x01(\tR\x0epolicyRevisionB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
+	"\x0fpolicy_revision\x18\x02 \x01(\tR\x0epolicyRevision\"V\n" +
+	"\n" +
+	"PolicyWord\x12\x16\n" +
+	"\x06serial\x18\x01 \x01(\x03R\x06serial\x12\x18\n" +
+	"\asigners\x18\x02 \x01(\tR\asigners\x12\x16\n" +
+	"\x06fenced\x18\x03 \x01(\x03R\x06fenced\"\xa5\x01\n" +
+	"\tPolicyAsk\x12+\n" +
+	"\x04word\x18\x01 \x01(\v2\x17.domicile.v1.PolicyWordR\x04word\x12-\n" +
+	"\x04part\x18\x02 \x01(\v2\x17.domicile.v1.PolicyPartH\x00R\x04part\x12\x14\n" +
+	"\x04take\x18\x03 \x01(\x03H\x00R\x04take\x12\x1e\n" +
+	"\tconfirmed\x18\x04 \x01(\x03H\x00R\tconfirmedB\x06\n" +
+	"\x04want\"<\n" +
+	"\n" +
+	"PolicyPart\x12\x16\n" +
+	"\x06serial\x18\x01 \x01(\x03R\x06serial\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\rR\x06offset\"\xbf\x01\n" +
+	"\n" +
+	"PolicyTold\x12+\n" +
+	"\x04word\x18\x01 \x01(\v2\x17.domicile.v1.PolicyWordR\x04word\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\fR\x04part\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\rR\x04size\x12\x14\n" +
+	"\x05holds\x18\x04 \x01(\bR\x05holds\x122\n" +
+	"\aregions\x18\x05 \x03(\v2\x18.domicile.v1.PolicyFenceR\aregions\x12\x12\n" +
+	"\x04open\x18\x06 \x01(\bR\x04openB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
 var (
 	file_domicile_v1_sister_proto_rawDescOnce sync.Once
@@ -656,7 +984,7 @@ func file_domicile_v1_sister_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_sister_proto_rawDescData
 }
 
-var file_domicile_v1_sister_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_domicile_v1_sister_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_domicile_v1_sister_proto_goTypes = []any{
 	(*HandOver)(nil),        // 0: domicile.v1.HandOver
 	(*Taken)(nil),           // 1: domicile.v1.Taken
@@ -667,37 +995,46 @@ var file_domicile_v1_sister_proto_goTypes = []any{
 	(*AskAnswer)(nil),       // 6: domicile.v1.AskAnswer
 	(*FilesRequest)(nil),    // 7: domicile.v1.FilesRequest
 	(*FilesResponse)(nil),   // 8: domicile.v1.FilesResponse
-	(*ForwardRequest)(nil),  // 9: domicile.v1.ForwardRequest
-	(*ForwardResponse)(nil), // 10: domicile.v1.ForwardResponse
-	(*ReadRequest)(nil),     // 11: domicile.v1.ReadRequest
-	(*Principal)(nil),       // 12: domicile.v1.Principal
-	(*ReadResponse)(nil),    // 13: domicile.v1.ReadResponse
-	(*StatusRequest)(nil),   // 14: domicile.v1.StatusRequest
-	(*TopicsRequest)(nil),   // 15: domicile.v1.TopicsRequest
-	(*LagRequest)(nil),      // 16: domicile.v1.LagRequest
-	(*StatusResponse)(nil),  // 17: domicile.v1.StatusResponse
-	(*TopicsResponse)(nil),  // 18: domicile.v1.TopicsResponse
-	(*LagResponse)(nil),     // 19: domicile.v1.LagResponse
+	(*PolicyWord)(nil),      // 9: domicile.v1.PolicyWord
+	(*PolicyAsk)(nil),       // 10: domicile.v1.PolicyAsk
+	(*PolicyPart)(nil),      // 11: domicile.v1.PolicyPart
+	(*PolicyTold)(nil),      // 12: domicile.v1.PolicyTold
+	(*ForwardRequest)(nil),  // 13: domicile.v1.ForwardRequest
+	(*ForwardResponse)(nil), // 14: domicile.v1.ForwardResponse
+	(*ReadRequest)(nil),     // 15: domicile.v1.ReadRequest
+	(*Principal)(nil),       // 16: domicile.v1.Principal
+	(*ReadResponse)(nil),    // 17: domicile.v1.ReadResponse
+	(*StatusRequest)(nil),   // 18: domicile.v1.StatusRequest
+	(*TopicsRequest)(nil),   // 19: domicile.v1.TopicsRequest
+	(*LagRequest)(nil),      // 20: domicile.v1.LagRequest
+	(*StatusResponse)(nil),  // 21: domicile.v1.StatusResponse
+	(*TopicsResponse)(nil),  // 22: domicile.v1.TopicsResponse
+	(*LagResponse)(nil),     // 23: domicile.v1.LagResponse
+	(*PolicyFence)(nil),     // 24: domicile.v1.PolicyFence
 }
 var file_domicile_v1_sister_proto_depIdxs = []int32{
-	9,  // 0: domicile.v1.HandOver.records:type_name -> domicile.v1.ForwardRequest
-	10, // 1: domicile.v1.Outcomes.outcomes:type_name -> domicile.v1.ForwardResponse
-	11, // 2: domicile.v1.ReadOver.request:type_name -> domicile.v1.ReadRequest
-	12, // 3: domicile.v1.ReadOver.principal:type_name -> domicile.v1.Principal
-	13, // 4: domicile.v1.ReadPart.batch:type_name -> domicile.v1.ReadResponse
-	14, // 5: domicile.v1.AskOver.status:type_name -> domicile.v1.StatusRequest
-	15, // 6: domicile.v1.AskOver.topics:type_name -> domicile.v1.TopicsRequest
-	16, // 7: domicile.v1.AskOver.lag:type_name -> domicile.v1.LagRequest
+	13, // 0: domicile.v1.HandOver.records:type_name -> domicile.v1.ForwardRequest
+	14, // 1: domicile.v1.Outcomes.outcomes:type_name -> domicile.v1.ForwardResponse
+	15, // 2: domicile.v1.ReadOver.request:type_name -> domicile.v1.ReadRequest
+	16, // 3: domicile.v1.ReadOver.principal:type_name -> domicile.v1.Principal
+	17, // 4: domicile.v1.ReadPart.batch:type_name -> domicile.v1.ReadResponse
+	18, // 5: domicile.v1.AskOver.status:type_name -> domicile.v1.StatusRequest
+	19, // 6: domicile.v1.AskOver.topics:type_name -> domicile.v1.TopicsRequest
+	20, // 7: domicile.v1.AskOver.lag:type_name -> domicile.v1.LagRequest
 	7,  // 8: domicile.v1.AskOver.files:type_name -> domicile.v1.FilesRequest
-	17, // 9: domicile.v1.AskAnswer.status:type_name -> domicile.v1.StatusResponse
-	18, // 10: domicile.v1.AskAnswer.topics:type_name -> domicile.v1.TopicsResponse
-	19, // 11: domicile.v1.AskAnswer.lag:type_name -> domicile.v1.LagResponse
+	21, // 9: domicile.v1.AskAnswer.status:type_name -> domicile.v1.StatusResponse
+	22, // 10: domicile.v1.AskAnswer.topics:type_name -> domicile.v1.TopicsResponse
+	23, // 11: domicile.v1.AskAnswer.lag:type_name -> domicile.v1.LagResponse
 	8,  // 12: domicile.v1.AskAnswer.files:type_name -> domicile.v1.FilesResponse
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	9,  // 13: domicile.v1.PolicyAsk.word:type_name -> domicile.v1.PolicyWord
+	11, // 14: domicile.v1.PolicyAsk.part:type_name -> domicile.v1.PolicyPart
+	9,  // 15: domicile.v1.PolicyTold.word:type_name -> domicile.v1.PolicyWord
+	24, // 16: domicile.v1.PolicyTold.regions:type_name -> domicile.v1.PolicyFence
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_sister_proto_init() }
@@ -706,6 +1043,7 @@ func file_domicile_v1_sister_proto_init() {
 		return
 	}
 	file_domicile_v1_admin_proto_init()
+	file_domicile_v1_bundle_proto_init()
 	file_domicile_v1_peer_proto_init()
 	file_domicile_v1_reader_proto_init()
 	file_domicile_v1_sister_proto_msgTypes[5].OneofWrappers = []any{
@@ -720,13 +1058,18 @@ func file_domicile_v1_sister_proto_init() {
 		(*AskAnswer_Lag)(nil),
 		(*AskAnswer_Files)(nil),
 	}
+	file_domicile_v1_sister_proto_msgTypes[10].OneofWrappers = []any{
+		(*PolicyAsk_Part)(nil),
+		(*PolicyAsk_Take)(nil),
+		(*PolicyAsk_Confirmed)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_sister_proto_rawDesc), len(file_domicile_v1_sister_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
