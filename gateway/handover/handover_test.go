@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,8 +116,10 @@ type outcome struct {
 }
 
 // send publishes and gives the outcome to a channel.
-func (p *pair) send(id string, body int, to chan<- outcome) {
-	p.out.Publish(context.Background(), api.Record{ID: id, Topic: "orders", Body: make([]byte, body)}, who, nil,
+func (p *pair) send(id string, body int, to chan<- outcome) { p.sendTo("orders", id, body, to) }
+
+func (p *pair) sendTo(topic, id string, body int, to chan<- outcome) {
+	p.out.Publish(context.Background(), api.Record{ID: id, Topic: topic, Body: make([]byte, body)}, who, nil,
 		func(a api.Ack, err error) { to <- outcome{id, a, err} })
 }
 
@@ -281,6 +284,34 @@ func TestRT3_WhatWaitsIsBounded(t *testing.T) {
 				t.Errorf("%d refused at once, %d overloaded", refused, overloaded)
 			}
 		})
+	}
+}
+
+// RT2, B50: one topic has all the records waiting that it may. Another one's is taken all the
+// same, and handed over with the next batch or the one after it.
+func TestRT2_AFloodIsNoWaitForAnotherTopic(t *testing.T) {
+	p := newPair(t, 1)
+	block := make(chan struct{})
+	p.mu.Lock() // the holder's gateway stands still in its first record
+	go func() { <-block; p.mu.Unlock() }()
+	const records = handover.MaxWaiting
+	got := make(chan outcome, records+1)
+	for i := range records {
+		p.send(fmt.Sprint(i), 1, got)
+	}
+	refused := len(got)
+	p.sendTo("catalog", "neighbour", 1, got)
+	if refused == 0 || len(got) != refused {
+		t.Fatalf("%d of the flood are refused, and the neighbour's record too", refused)
+	}
+	close(block)
+	for range records + 1 {
+		receive(t, got)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := slices.Index(p.taken, "neighbour"); at < 0 || at > 2*512 {
+		t.Errorf("the neighbour's record was taken as the %dth of %d", at+1, len(p.taken))
 	}
 }
 

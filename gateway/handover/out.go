@@ -75,8 +75,9 @@ type Out struct {
 	holder  Holder
 	held    context.Context // ends, with what readers are told, when the holder is another one
 	letGo   context.CancelCauseFunc
-	waiting []*entry // in order
-	bytes   int      // of waiting
+	waiting regions.Turns[*entry] // by topic
+	records *regions.Shares       // of waiting, by topic
+	bytes   *regions.Shares
 	open    map[uint64]*entry
 	next    uint64
 }
@@ -94,7 +95,7 @@ type entry struct {
 // is refused.
 func NewOut(cfg OutConfig) *Out {
 	ctx, stop := context.WithCancel(context.Background())
-	o := &Out{cfg: cfg, wake: make(chan struct{}, 1), life: ctx, stop: stop, open: map[uint64]*entry{}, fetches: make(chan struct{}, fetches),
+	o := &Out{cfg: cfg, wake: make(chan struct{}, 1), life: ctx, stop: stop, open: map[uint64]*entry{}, records: regions.NewShares(MaxWaiting), bytes: regions.NewShares(MaxWaitingBytes), fetches: make(chan struct{}, fetches),
 		next: rand.Uint64() >> 1} // an answer to an earlier run of this node settles nothing
 	o.held, o.letGo = context.WithCancelCause(ctx)
 	o.work.Go(func() { o.run(ctx) })
@@ -122,6 +123,7 @@ func (o *Out) Publish(ctx context.Context, r api.Record, who regions.Principal, 
 }
 
 func (o *Out) enter(e *entry) error {
+	topic := e.Forward.Record.Topic
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -129,16 +131,17 @@ func (o *Out) enter(e *entry) error {
 		return o.refusal(api.ShuttingDown, "this node is stopping")
 	case o.holder.Node == "":
 		return o.refusal(api.NotReady, o.holder.Reason)
-	case len(o.waiting) >= MaxWaiting || len(o.waiting) > 0 && o.bytes+e.size > MaxWaitingBytes:
-		return o.refusal(api.Overloaded, "the node that holds the region's seat does not take records as fast as they come")
+	case !o.records.Room(topic, 1) || !o.bytes.Room(topic, e.size):
+		return o.refusal(api.Overloaded, "the node that holds the region's seat does not take records of the topic as fast as they come")
 	case len(o.open) >= MaxOpen:
 		return o.refusal(api.Overloaded, "too many records have no outcome yet")
 	}
 	e.Number = o.next
 	o.next++
 	o.open[e.Number] = e
-	o.waiting = append(o.waiting, e)
-	o.bytes += e.size
+	o.waiting.Push(topic, e)
+	o.records.Take(topic, 1)
+	o.bytes.Take(topic, e.size)
 	return nil
 }
 
@@ -163,7 +166,7 @@ func (o *Out) SetHolder(h Holder) {
 	o.holder = h
 	o.letGo(o.seatMoves())
 	o.held, o.letGo = context.WithCancelCause(o.life)
-	waiting := o.takeWaiting(len(o.waiting), o.bytes)
+	waiting := o.takeWaiting(o.waiting.Len(), o.bytes.Held())
 	soon := o.cfg.Clock.Now().Add(o.cfg.Pace.Of(lostAfter))
 	for _, e := range o.open {
 		if e.deadline.After(soon) {
@@ -174,17 +177,17 @@ func (o *Out) SetHolder(h Holder) {
 	o.settle(waiting, o.refusal(api.NotReady, "the region's seat moves"))
 }
 
-// takeWaiting takes up to so many records, and so many bytes of them but at least one,
-// from the front. o.mu is held.
-func (o *Out) takeWaiting(records, bytes int) []*entry {
-	n, sum := 0, 0
-	for n < len(o.waiting) && n < records && (n == 0 || sum+o.waiting[n].size <= bytes) {
-		sum += o.waiting[n].size
-		n++
+// takeWaiting takes up to so many records, and so many bytes of them but at least one, of
+// each topic in turn. o.mu is held.
+func (o *Out) takeWaiting(records, bytes int) (batch []*entry) {
+	sum := 0
+	for e, ok := o.waiting.Next(); ok && len(batch) < records && (len(batch) == 0 || sum+e.size <= bytes); e, ok = o.waiting.Next() {
+		o.waiting.Pop()
+		sum += e.size
+		o.records.Back(e.Forward.Record.Topic, 1)
+		o.bytes.Back(e.Forward.Record.Topic, e.size)
+		batch = append(batch, e)
 	}
-	batch := o.waiting[:n:n]
-	o.waiting = o.waiting[n:]
-	o.bytes -= sum
 	return batch
 }
 

@@ -2,7 +2,6 @@ package link
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -77,14 +76,16 @@ type forwarder struct {
 	mu      sync.Mutex
 	over    bool
 	next    uint64
-	bytes   int
+	records *regions.Shares // of flights, by topic
+	bytes   *regions.Shares
 	flights map[uint64]*flight
-	queue   []*flight // not sent yet, oldest first
+	queue   regions.Turns[*flight] // not sent yet, by topic
 	wake    chan struct{}
 }
 
 func newForwarder(p *peerLink) *forwarder {
-	return &forwarder{peer: p, flights: map[uint64]*flight{}, wake: make(chan struct{}, 1)}
+	return &forwarder{peer: p, flights: map[uint64]*flight{}, wake: make(chan struct{}, 1),
+		records: regions.NewShares(maxForwards), bytes: regions.NewShares(maxForwardBytes)}
 }
 
 func (w *forwarder) count() int {
@@ -96,7 +97,7 @@ func (w *forwarder) count() int {
 func (w *forwarder) bytesInFlight() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.bytes
+	return w.bytes.Held()
 }
 
 func (w *forwarder) submit(f regions.Forward, done func(api.Ack, error)) {
@@ -106,22 +107,23 @@ func (w *forwarder) submit(f regions.Forward, done func(api.Ack, error)) {
 }
 
 func (w *forwarder) enqueue(f regions.Forward, done func(api.Ack, error)) error {
-	size := f.Record.Size()
+	size, topic := f.Record.Size(), f.Record.Topic
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over {
 		return &api.Error{Code: api.HomeUnreachable, Op: "forward", Region: w.peer.name, RetryAfter: w.peer.beat / 5,
 			Hint: "the link has just gone down: send it again with the same id"}
 	}
-	if len(w.flights) >= maxForwards || len(w.flights) > 0 && w.bytes+size > maxForwardBytes {
-		return &api.Error{Code: api.Overloaded, Op: "forward", Region: w.peer.name, RetryAfter: w.peer.beat / 10,
-			Hint: "too much is on its way to this region already: send it again with the same id"}
+	if !w.records.Room(topic, 1) || !w.bytes.Room(topic, size) {
+		return &api.Error{Code: api.Overloaded, Op: "forward", Topic: topic, Region: w.peer.name, RetryAfter: w.peer.beat / 10,
+			Hint: "too much of the topic is on its way to this region already: send it again with the same id"}
 	}
 	w.next++
 	fl := &flight{number: w.next, forward: f, size: size, done: done}
 	w.flights[fl.number] = fl
-	w.bytes += size
-	w.queue = append(w.queue, fl)
+	w.records.Take(topic, 1)
+	w.bytes.Take(topic, size)
+	w.queue.Push(topic, fl)
 	signal(w.wake)
 	return nil
 }
@@ -131,16 +133,12 @@ func (w *forwarder) enqueue(f regions.Forward, done func(api.Ack, error)) error 
 func (w *forwarder) take(now time.Time) *flight {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.queue) > 0 {
-		fl := w.queue[0]
-		w.queue[0] = nil
-		w.queue = w.queue[1:]
+	for fl, ok := w.queue.Pop(); ok; fl, ok = w.queue.Pop() {
 		if _, waiting := w.flights[fl.number]; waiting && now.Before(fl.forward.Deadline) {
 			fl.sent = true
 			return fl
 		} // else its time is over: sweep has told or will tell
 	}
-	w.queue = nil
 	return nil
 }
 
@@ -227,9 +225,15 @@ func (w *forwarder) remove(number uint64) *flight {
 	if !ok {
 		return nil
 	}
-	delete(w.flights, number)
-	w.bytes -= fl.size
+	w.letGo(fl)
 	return fl
+}
+
+// letGo counts a flight no more; w.mu is held.
+func (w *forwarder) letGo(fl *flight) {
+	delete(w.flights, fl.number)
+	w.records.Back(fl.forward.Record.Topic, 1)
+	w.bytes.Back(fl.forward.Record.Topic, fl.size)
 }
 
 // sweep ends flights whose deadline has passed.
@@ -252,15 +256,14 @@ func (w *forwarder) overdue(now time.Time) []*flight {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var late []*flight
-	for number, fl := range w.flights {
+	for _, fl := range w.flights {
 		if !now.Before(fl.forward.Deadline) {
-			delete(w.flights, number)
-			w.bytes -= fl.size
+			w.letGo(fl)
 			late = append(late, fl)
 		}
 	}
 	if len(late) > 0 { // a sender that is held must not collect what nobody waits for
-		w.queue = slices.DeleteFunc(w.queue, func(fl *flight) bool { return w.flights[fl.number] == nil })
+		w.queue.Drop(func(fl *flight) bool { return w.flights[fl.number] == nil })
 	}
 	return late
 }
@@ -279,7 +282,8 @@ func (w *forwarder) fail(fl *flight, hint string, cause error) {
 func (w *forwarder) close(cause error) {
 	w.mu.Lock()
 	left := w.flights
-	w.over, w.flights, w.queue, w.bytes = true, map[uint64]*flight{}, nil, 0
+	w.over, w.flights, w.queue = true, map[uint64]*flight{}, regions.Turns[*flight]{}
+	w.records, w.bytes = regions.NewShares(maxForwards), regions.NewShares(maxForwardBytes)
 	w.mu.Unlock()
 	for _, fl := range left {
 		w.fail(fl, "the link was lost before the home answered", cause)
