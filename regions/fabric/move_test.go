@@ -397,6 +397,49 @@ func TestRA1_MoveRemembersWhatIsGone(t *testing.T) {
 	}
 }
 
+// RA1: a log that was deleted and made anew lies under another name in its store. It moves as
+// what it is now: nothing of its former life comes along, its ids are known, and in the new
+// store it can be deleted and made anew once more.
+func TestRA1_ALogMadeAnewMoves(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "new")
+	f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = from })
+	allStored(t, appendMany(t, fabrictest.Home(t, f, "orders@here"), 0, 50))
+	was, err := f.Delete(t.Context(), mustID(t, "orders@here"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := fabrictest.Home(t, f, "orders@here")
+	allStored(t, appendMany(t, l, 20, 50))
+	items, head := fabrictest.ReadAll(t, l, 0), l.Head()
+	closeNow(t, f)
+	if moved, err := move(t, from, to); err != nil || len(moved) != 1 || moved[0].Records != 30 {
+		t.Fatalf("%+v, %v", moved, err)
+	}
+	f = fabrictest.Open(t, func(c *fabric.Config) { c.Dir = to })
+	l = fabrictest.Home(t, f, "orders@here")
+	if d := cmp.Diff(items, fabrictest.ReadAll(t, l, 0)); d != "" {
+		t.Fatal(d)
+	}
+	if h := l.Head(); h.Incarnation != head.Incarnation || h.Incarnation == was.Incarnation || h.Sequence != 30 {
+		t.Errorf("head %+v, was %+v, deleted %+v", h, head, was)
+	}
+	if s := fabrictest.Append(t, l, record(20)); !s.Duplicate || s.Position.Sequence != 1 {
+		t.Errorf("a retry of a moved record: %+v", s)
+	}
+	if s := fabrictest.Append(t, l, record(0)); s.Err != nil || s.Duplicate || s.Position.Sequence != 31 {
+		t.Errorf("a record of the former life, sent again: %+v", s)
+	}
+	if d, err := f.Delete(t.Context(), l.ID()); err != nil || d.Incarnation != head.Incarnation {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	l = fabrictest.Home(t, f, "orders@here")
+	allStored(t, appendMany(t, l, 0, 3))
+	if h := l.Head(); h.Sequence != 3 || h.Incarnation == head.Incarnation {
+		t.Errorf("head %+v", h)
+	}
+	closeNow(t, f)
+}
+
 // A store of an earlier format moves into one of this format.
 func TestUpgrade_Format1StoreMoves(t *testing.T) {
 	x := fixtures()["format-1"]
