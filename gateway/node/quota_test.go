@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,7 +89,7 @@ func TestRT2_AQuotaIsTheRegionsNotTheDoors(t *testing.T) {
 	t.Logf("%d acknowledged and %d refused in %.1f s through three doors, the quota is %d/s", acked, refused, seconds, rate)
 }
 
-// neighbours has two tenants' topics, one of them with a quota.
+// neighbours has three tenants' topics, one of them with a quota.
 const neighbours = `
 version: 1
 federation: solo
@@ -96,16 +97,18 @@ regions: {eu-west: {link: "127.0.0.1:1"}}
 boundaries: {eu: [eu-west]}
 topics:
   orders: {writes: local, retention: {max_bytes: 64MiB}, on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
-  noisy: {writes: local, retention: {max_bytes: 900MiB}, quota: {records_per_second: 20, bytes_per_second: 1MiB}, on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
+  free: {writes: local, retention: {max_bytes: 64MiB}, on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
+  noisy: {writes: local, retention: {max_bytes: 800MiB}, quota: {records_per_second: 20, bytes_per_second: 1MiB}, on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
 `
 
 // RT2, B50: a tenant that has reserved most of the store and floods its topic is held to
-// its quota and told so; every record of the other is acknowledged meanwhile. What that
-// does to the other's p99 is reported against the same run without the flood.
+// its quota and told so; every record of the other is acknowledged meanwhile, and also while
+// a third floods that has no quota. What that does to the other's p99 is reported against
+// the same run without a flood.
 func TestB50_AThrottledTenantHoldsUpNobody(t *testing.T) {
 	w := newWorld(t)
 	w.policy(1, soloRules)
-	w.write("catalog.yaml", fmt.Sprintf(soloCatalog, 1)+"  noisy: {allow: [{residency: [eu, global]}], packages: [orders]}\n")
+	w.write("catalog.yaml", fmt.Sprintf(soloCatalog, 1)+"  noisy: {allow: [{residency: [eu, global]}], packages: [orders]}\n  free: {allow: [{residency: [eu, global]}], packages: [orders]}\n")
 	var err error
 	if w.f, err = regions.ParseManifest("federation.yaml", []byte(neighbours)); err != nil {
 		t.Fatal(err)
@@ -126,6 +129,34 @@ func TestB50_AThrottledTenantHoldsUpNobody(t *testing.T) {
 		t.Error("the flood met no quota: nothing was proven")
 	}
 	t.Logf("the other's p99: %s alone, %s beside the flood (ratio %.2f); of the flood %d were stored, %d refused", quiet, loud, loud.Seconds()/quiet.Seconds(), acked, refused)
+
+	ctx, stop = context.WithCancel(t.Context())
+	poured := make(chan int64, 1)
+	go func() { poured <- w.pour(ctx, n.Door(), "free", make([]byte, 16<<10)) }()
+	loud = w.paced(n.Door(), "beside a free one", 50)
+	stop()
+	t.Logf("%s beside a flood without a quota (ratio %.2f), of which %d were stored", loud, loud.Seconds()/quiet.Seconds(), <-poured)
+}
+
+// pour publishes as much as one stream lets it, until ctx ends, and returns how many records
+// were acknowledged.
+func (w *world) pour(ctx context.Context, address, topic string, body []byte) int64 {
+	var acked atomic.Int64
+	p := dial(w.t, address).NewPublisher(client.Window{})
+	for i := 0; ctx.Err() == nil; i++ {
+		r := api.Record{ID: fmt.Sprintf("%s-%d", topic, i), Topic: topic, Key: "k", Tags: []api.Tag{{Name: "residency", Value: "eu"}}, Body: body}
+		p.Publish(ctx, r, func(_ api.Ack, err error) {
+			if err == nil {
+				acked.Add(1)
+			}
+		})
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	if err := p.Close(closing); err != nil {
+		w.t.Error(err)
+	}
+	return acked.Load()
 }
 
 // paced publishes n records of orders one after the other, all of which have to be
