@@ -129,6 +129,9 @@ func fixed(a, b *state) error {
 	if !slices.Equal(a.voters, b.voters) {
 		return restart("authority.voters", quoteEmpty(strings.Join(a.voters, ","))+" | "+quoteEmpty(strings.Join(b.voters, ",")))
 	}
+	if a.witness != b.witness {
+		return restart("authority.witness", quoteEmpty(a.witness.Name+" "+a.witness.Link)+" | "+quoteEmpty(b.witness.Name+" "+b.witness.Link))
+	}
 	if before, after := drillsText(a.drills), drillsText(b.drills); before != after {
 		return restart("drills", quoteEmpty(before)+" | "+quoteEmpty(after))
 	}

@@ -38,7 +38,8 @@ type state struct {
 	topicNames  []string
 	digests     map[string]string
 	links       map[string][]string
-	voters      []string
+	voters      []string // the witness included
+	witness     Witness  // without a name: there is none
 	drills      *Drills
 	placed      map[api.LogID]Placed // what the authority says, over what the manifest says
 	logs        map[string][]slot    // of each topic, with both taken together
@@ -239,6 +240,9 @@ func (f *state) digest() string {
 	all := map[string]any{"federation": f.name, "regions": regions, "links": links, "topics": f.digests}
 	if len(f.voters) > 0 {
 		all["authority"] = f.voters
+	}
+	if f.witness.Name != "" {
+		all["witness"] = f.witness.Name + "|" + f.witness.Link
 	}
 	if f.drills != nil {
 		all["drills"] = f.drills.String()

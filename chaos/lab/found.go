@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,7 @@ type Founding struct {
 }
 
 // Found makes a federation like the one of a manifest of solo regions; nil: like the
-// example. place is asked for each region's entry in the new manifest, and may have
+// example. place is asked for each region's entry in the new manifest, and the witness's, and may have
 // certificates from the authority, which is valid for as long as told. number counts
 // the regions from 1.
 func Found(manifest []byte, validity time.Duration, place func(region string, number int, authority *identity.Authority) (entry string, err error)) (*Founding, error) {
@@ -33,14 +34,21 @@ func Found(manifest []byte, validity time.Duration, place func(region string, nu
 	if f.Authority, err = identity.NewCA(planned.Name(), time.Now(), validity); err != nil {
 		return nil, err
 	}
-	text := string(manifest)
-	for i, name := range planned.Regions() {
+	text, names := string(manifest), planned.Regions()
+	witness, there := planned.Witness()
+	if there {
+		names = append(slices.Clone(names), witness.Name)
+	}
+	for i, name := range names {
 		entry, err := place(name, i+1, f.Authority)
 		if err != nil {
 			return nil, fmt.Errorf("settle %s: %w", name, err)
 		}
-		r, _ := planned.Region(name)
-		old := `{link: "` + r.Link + `"}`
+		address := witness.Link
+		if r, ok := planned.Region(name); ok {
+			address = r.Link
+		}
+		old := `{link: "` + address + `"}`
 		if !strings.Contains(text, old) {
 			return nil, fmt.Errorf("%s is not written as %s in the manifest", name, old)
 		}

@@ -55,6 +55,7 @@ type Lab struct {
 	root    string
 	policy  string
 	regions map[string]*Region
+	witness *Witness // nil: the manifest names none
 	cuts    []cut
 	web     *http.Client
 }
@@ -98,7 +99,12 @@ func (l *Lab) found() error {
 	for _, r := range l.regions {
 		err = errors.Join(err, os.WriteFile(r.manifest(), founding.Manifest, 0o600))
 	}
-	return errors.Join(err, l.foundAuthority())
+	err = errors.Join(err, l.foundAuthority())
+	if w, ok := l.Federation.Witness(); ok {
+		l.witness = &Witness{at: l.regions[w.Name]}
+		delete(l.regions, w.Name)
+	}
+	return err
 }
 
 // foundAuthority makes the voters that the manifest names.
@@ -165,14 +171,22 @@ func (l *Lab) Regions() []*Region {
 	return list
 }
 
-// Start starts every region that is not running, at the same time.
+// Start starts every region that is not running, at the same time, and the witness.
 func (l *Lab) Start(ctx context.Context) error {
-	return l.each(func(r *Region) error { return r.Start(ctx) })
+	var err error
+	if l.witness != nil {
+		err = l.witness.Start(ctx)
+	}
+	return errors.Join(err, l.each(func(r *Region) error { return r.Start(ctx) }))
 }
 
-// Stop stops every region, gracefully and at the same time. The files stay.
+// Stop stops every region, gracefully and at the same time, and the witness. The files stay.
 func (l *Lab) Stop(ctx context.Context) error {
-	return l.each(func(r *Region) error { return r.Stop(ctx) })
+	err := l.each(func(r *Region) error { return r.Stop(ctx) })
+	if l.witness != nil {
+		err = errors.Join(err, l.witness.Stop(ctx))
+	}
+	return err
 }
 
 func (l *Lab) each(do func(*Region) error) error {
@@ -193,6 +207,9 @@ func (l *Lab) Close(ctx context.Context) error {
 	err := l.Stop(ctx)
 	for _, r := range l.regions {
 		r.drop()
+	}
+	if l.witness != nil {
+		l.witness.at.drop()
 	}
 	l.web.CloseIdleConnections()
 	return errors.Join(err, os.RemoveAll(l.root))

@@ -33,7 +33,9 @@ the caller dev; that is for this machine only. Links between regions are always
 encrypted.
 A node of a region of three whose disk lacks what it once had takes no part. With
 --rejoin it is filled from the other two nodes, which both have to be up and whole;
-status says what it waits for. Leave the flag away at the next start.`,
+status says what it waits for. Leave the flag away at the next start.
+If node.yaml names the witness of federation.yaml as its region, this runs a witness: it
+votes on where logs are, and has no store, no policy and no door.`,
 		Example: "  domicile serve -c ./federation/eu-west/node.yaml",
 		Args:    arguments(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,7 +47,15 @@ status says what it waits for. Leave the flag away at the next start.`,
 				return err
 			}
 			logger := c.Log.Logger()
-			n, err := node.New(c, f, node.Seams{Logger: logger, Dev: dev, Rejoin: rejoin, Version: version().Version})
+			seams := node.Seams{Logger: logger, Dev: dev, Rejoin: rejoin, Version: version().Version}
+			if c.Witness(f) {
+				w, err := node.NewWitness(c, f, seams)
+				if err != nil {
+					return err
+				}
+				return serve(cmd.Context(), w, logger)
+			}
+			n, err := node.New(c, f, seams)
 			if err != nil {
 				return err
 			}

@@ -14,12 +14,14 @@ import (
 	"domicile/regions/placement"
 )
 
-// PlacementConfig is what a Placements works with; all of it is required.
+// PlacementConfig is what a Placements works with; all of it is required but Logs, and Lease
+// without it.
 type PlacementConfig struct {
 	Region     string
 	Federation *regions.Federation
 	Clock      regions.Clock
-	// Logs is what this node knows of the placement. The map is not changed.
+	// Logs is what this node knows of the placement. The map is not changed. nil: it knows no
+	// log by its name, and lists none.
 	Logs func() map[api.LogID]placement.Log
 	// Lease is how much is left of this region's lease on a log of its own; false: it has
 	// none to hold.
@@ -52,6 +54,9 @@ func (p *Placements) Placements(_ context.Context, req *pb.PlacementsRequest) (*
 		names = []string{topic}
 	}
 	m := &pb.PlacementsResponse{Region: p.config.Region, NowUnixNano: wire.TimeToProto(p.config.Clock.Now()), Authority: p.config.Authority()}
+	if p.config.Logs == nil {
+		return m, nil
+	}
 	placed := p.config.Logs()
 	for _, name := range names {
 		t, _ := f.Topic(name)

@@ -47,6 +47,23 @@ func (w *web) close(ctx context.Context) error {
 	return err
 }
 
+// Pages are /healthz and /readyz of a node without a region. Safe for concurrent use.
+type Pages struct{ web *web }
+
+// NewPages takes over the listener. unready says why the node is no use now; "": it is.
+func NewPages(l net.Listener, unready func() string, logger *slog.Logger) *Pages {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, unready()) })
+	return &Pages{newWeb(l, mux, logger)}
+}
+
+// Start serves in the background until Close.
+func (p *Pages) Start() { p.web.start() }
+
+// Close stops serving; requests in flight may end, until ctx does.
+func (p *Pages) Close(ctx context.Context) error { return p.web.close(ctx) }
+
 // Handler serves /metrics, /healthz (this process lives) and /readyz (this region
 // takes records of its own).
 func (a *Admin) Handler() http.Handler {

@@ -246,7 +246,7 @@ func (d *Desk) Cut(who, id string) (State, error) {
 	if h.gates, err = d.Gates(); err != nil {
 		return State{}, err
 	}
-	for _, c := range h.spec.cuts(d.Self, id) {
+	for _, c := range append(h.spec.cuts(d.Self, id), h.spec.unwitnessed(d.Self, id, d.Federation)...) {
 		n, err := h.gates.Hold(c, h.spec.Lease)
 		if err != nil {
 			d.drop(h, Lost)

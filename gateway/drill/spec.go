@@ -98,6 +98,18 @@ func (s *Spec) check(f *regions.Federation) error {
 	return nil
 }
 
+// unwitnessed is the cut of the way to the authority's witness, if this region is cut off
+// from all others: it is so for the placement of logs as well.
+func (s *Spec) unwitnessed(self, id string, f *regions.Federation) []link.Cut {
+	w, ok := f.Witness()
+	if !ok || self != s.Isolate || len(s.Peers) < len(f.Peers(self)) || !slices.Contains(s.Planes, link.Council) {
+		return nil
+	}
+	all := s.cuts(self, id)
+	all[0].Peer, all[0].Planes = w.Name, []link.Plane{link.Council}
+	return all[:1]
+}
+
 // cuts are the gates that one region holds for the drill; none if it has no part in it.
 func (s *Spec) cuts(self, id string) []link.Cut {
 	peers, dirs := s.Peers, []regions.Direction{regions.Direction(s.Direction)}

@@ -99,14 +99,14 @@ func (c *Config) Validate(f *regions.Federation, dev bool) error {
 		return &api.Error{Code: api.ConfigInvalid, Op: "check node config", Field: field, Value: value, Hint: hint}
 	}
 	region, ok := f.Region(c.Region)
-	if !ok {
+	if !ok && !c.Witness(f) {
 		hint := fmt.Sprintf("the manifest has %v", f.Regions())
 		if near := strict.Nearest(c.Region, f.Regions()); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		return bad("region", c.Region, hint)
 	}
-	if err := c.checkCluster(region); err != nil {
+	if err := c.checkCluster(region); ok && err != nil {
 		return err
 	}
 	if c.MaxStore < 64<<20 {
@@ -134,6 +134,12 @@ func (c *Config) Validate(f *regions.Federation, dev bool) error {
 		return bad("log.level", c.Log.Level, "debug, info, warn or error")
 	}
 	return nil
+}
+
+// Witness reports whether the configuration is the manifest's witness's, and no region's.
+func (c *Config) Witness(f *regions.Federation) bool {
+	w, ok := f.Witness()
+	return ok && w.Name == c.Region
 }
 
 func loopback(host string) bool {

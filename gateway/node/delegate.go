@@ -222,11 +222,12 @@ func (p *delegate) members(ctx context.Context) ([]string, error) {
 	return nil, p.notHere("ask who votes")
 }
 
-// nearVoters lists the voters of the manifest that this region has a link with.
+// nearVoters lists the voters of the manifest that this region has a way to.
 func (n *Node) nearVoters() []string { return n.near(n.federation.Voters()) }
 
 func (n *Node) near(voters []string) []string {
+	witnesses := n.federation.Witnesses(n.cfg.Region)
 	return slices.DeleteFunc(slices.Clone(voters), func(v string) bool {
-		return !slices.Contains(n.federation.Peers(n.cfg.Region), v)
+		return !slices.Contains(n.federation.Peers(n.cfg.Region), v) && witnesses[v] == nil
 	})
 }

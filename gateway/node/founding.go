@@ -75,7 +75,7 @@ func greetFrom(ctx context.Context, c Config, f *regions.Federation, others []st
 	id, err := identity.Load(identity.Files{Cert: c.TLS.Certificate, Key: c.TLS.Key, CA: c.TLS.CA}, clock)
 	if err == nil {
 		var mesh *link.Mesh
-		if mesh, err = link.New(link.Config{Self: c.Region, Peers: f.Addresses(c.Region), Identity: id, CouncilOnly: true, Clock: clock, Logger: slog.New(slog.DiscardHandler)}); err == nil {
+		if mesh, err = link.New(link.Config{Self: c.Region, Peers: f.Addresses(c.Region), Witnesses: f.Witnesses(c.Region), Identity: id, CouncilOnly: true, Clock: clock, Logger: slog.New(slog.DiscardHandler)}); err == nil {
 			defer func() { _ = mesh.Close(ctx) }() // it only dialed
 			return council.GreetAll(ctx, mesh.Council(), others)
 		}

@@ -88,6 +88,13 @@ type Node struct {
 // New checks the configuration against the manifest. Nothing is opened before Start. The
 // node has the manifest for itself: what it reloads changes nobody else's.
 func New(c Config, f *regions.Federation, s Seams) (*Node, error) {
+	if c.Witness(f) {
+		return nil, &api.Error{Code: api.ConfigInvalid, Op: "start node", Field: "region", Value: c.Region, Hint: "it is the federation's witness, which holds no records: start it as one"}
+	}
+	return newNode(c, f, s)
+}
+
+func newNode(c Config, f *regions.Federation, s Seams) (*Node, error) {
 	if err := c.Validate(f, s.Dev); err != nil {
 		return nil, err
 	}

@@ -127,7 +127,7 @@ func (n *Node) openMesh(ctx context.Context, c link.Config) (*link.Mesh, error) 
 	}
 	bound := listener.Addr().String()
 	n.link.Store(&bound) // the next turn's peers look for it at the same address
-	c.Peers = n.federation.Addresses(n.cfg.Region)
+	c.Peers, c.Witnesses = n.federation.Addresses(n.cfg.Region), n.federation.Witnesses(n.cfg.Region)
 	c.Self, c.Identity, c.Listener, c.Dial = n.cfg.Region, n.identity, listener, n.seams.Dial
 	c.Clock, c.Boot, c.Pace, c.Logger = n.seams.Clock, n.seams.Boot, n.seams.Pace, n.logger
 	m, err := link.New(c)

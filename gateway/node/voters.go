@@ -45,6 +45,9 @@ func (p *delegate) foundAnew(ctx context.Context) (*governing, error) {
 	refuse := func(hint string) error {
 		return &api.Error{Code: api.PlacementRefused, Op: op, Region: p.cfg.Region, Field: "authority", Hint: hint}
 	}
+	if p.cfg.Witness(p.federation) {
+		return nil, refuse("a witness goes on alone for nobody: found it anew at a region that is left")
+	}
 	name, generation, version := p.placer.Authority()
 	_, reached, heard := p.placer.Answered()
 	if v := p.Node.voter.Load(); v != nil && has(v) {

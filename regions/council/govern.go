@@ -271,10 +271,11 @@ func (v *Voter) renew(ctx context.Context, region string) (g placement.Grant, er
 			return false, err
 		}
 		leader := v.leader()
-		if leader == "" {
-			return false, noLeader()
-		}
 		var err error
+		if leader == "" {
+			g, err = v.renewElsewhere(ctx, region)
+			return false, err
+		}
 		if leader == v.mark.Region {
 			g, err = v.renewHere(ctx, region)
 			return false, err
@@ -283,6 +284,27 @@ func (v *Voter) renew(ctx context.Context, region string) (g placement.Grant, er
 		g = answer.Grant
 		return false, err
 	})
+	return g, err
+}
+
+// renewElsewhere asks the other voters, one of which may hear a leader that this one does not:
+// a link that is cut must not stop logs that need a lease.
+func (v *Voter) renewElsewhere(ctx context.Context, region string) (g placement.Grant, err error) {
+	err = noLeader()
+	others := slices.DeleteFunc(v.voters(), func(r string) bool { return r == v.mark.Region })
+	for i, other := range others {
+		share := v.cfg.Pace.Of(lineTimeout)
+		if end, ok := ctx.Deadline(); ok {
+			share = min(share, time.Until(end)/time.Duration(len(others)-i))
+		}
+		at, cancel := context.WithTimeout(ctx, share)
+		answer, _, failed := ask(at, v.cfg.Lines, other, v.greeting(), v.noteRival, request{Renew: region})
+		cancel()
+		if failed == nil {
+			return answer.Grant, nil
+		}
+		err = failed
+	}
 	return g, err
 }
 

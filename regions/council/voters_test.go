@@ -181,3 +181,21 @@ func TestR14e_DifferingListsOfVotersAreNoOneFounding(t *testing.T) {
 		t.Errorf("made for the founding of another list: %v", err)
 	}
 }
+
+// TestR14g_AVoterRenewsThroughAnother: a voter that is cut off from the leader, and only from
+// it, renews through the third, whichever it is.
+func TestR14g_AVoterRenewsThroughAnother(t *testing.T) {
+	t.Parallel()
+	w := founding(t, "ap-south", "eu-west", "us-east")
+	w.must("eu-west", declared("L", "eu-west", movable(placement.FenceAfter)))
+	leader := w.leader()
+	cut := w.other(leader)
+	w.sever(cut, leader)
+	w.until("it hears no leader", func() bool { return w.seats[cut].Status().Leader == "" })
+	w.until("it renews", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), pace.Of(2*placement.RenewEvery))
+		defer cancel()
+		g, err := w.seats[cut].Renew(ctx)
+		return err == nil && g.Region == cut && g.Index > 0
+	})
+}

@@ -171,6 +171,7 @@ type councils struct {
 
 var (
 	errNoSeat      = &api.Error{Code: api.NotReady, Op: "link handshake", Field: "lane", Hint: "another gateway speaks for this region"}
+	errNoLink      = &api.Error{Code: api.PermissionDenied, Op: "link handshake", Field: "lane", Hint: "a witness speaks of the placement of logs and of nothing else"}
 	errNoVoter     = &api.Error{Code: api.NotReady, Op: "link handshake", Field: "lane", Hint: "this region runs no voter of the placement authority, or does not gossip"}
 	errCouncilBusy = &api.Error{Code: api.Overloaded, Op: "link handshake", Field: "lane", Hint: "whoever takes the lane's connections does not keep up with new ones"}
 	errTwoCouncils = errors.New("the lane's connections are accepted already")

@@ -242,13 +242,16 @@ func (c laneCredentials) config(raw *gatedConn, caller *identity.Peer) *tls.Conf
 		if !ok {
 			return nil, &api.Error{Code: api.PermissionDenied, Op: "link handshake", Field: "server_name", Hint: "this port is for links between regions"}
 		}
-		if _, known := c.mesh.peers[region]; !known {
+		p, known := c.mesh.peers[region]
+		if !known {
 			return nil, &api.Error{Code: api.UnknownRegion, Op: "link handshake", Field: "region", Hint: "the manifest has no link between it and this region"}
 		}
 		raw.identify(region, plane)
 		switch stream := c.mesh.accepting[plane]; {
 		case plane != Council && c.mesh.cfg.CouncilOnly:
 			return nil, errNoSeat
+		case plane != Council && p.witness:
+			return nil, errNoLink
 		case stream == nil:
 			return nil, nil
 		case !stream.accepts():

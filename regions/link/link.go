@@ -18,12 +18,14 @@ import (
 	"domicile/regions/identity"
 )
 
-// Config is what a mesh is made of. All fields but Policies, Dial, Tails, Pace and Boot are required.
+// Config is what a mesh is made of. All fields but Witnesses, Policies, Dial, Tails, Pace and Boot are required.
 type Config struct {
-	Self     string              // this region
-	Peers    map[string][]string // region → host:port of its gateways' link listeners
-	Identity *identity.Identity
-	Listener net.Listener // the mesh closes it; with CouncilOnly it may be nil: then the mesh only dials, and is not started
+	Self  string              // this region
+	Peers map[string][]string // region → host:port of its gateways' link listeners
+	// Witnesses are peers with whom the council's lane is shared and nothing else.
+	Witnesses map[string][]string
+	Identity  *identity.Identity
+	Listener  net.Listener // the mesh closes it; with CouncilOnly it may be nil: then the mesh only dials, and is not started
 	// Dial opens a connection; nil: the system's.
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	Hello   func() regions.Hello // asked at each connect and after HelloChanged; Region and the wire versions are filled in

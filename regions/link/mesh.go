@@ -80,7 +80,7 @@ func New(cfg Config) (*Mesh, error) {
 		m.dial = (&net.Dialer{}).DialContext
 	}
 	m.gates = newGates(cfg.Boot, func(peer string) bool { return m.peers[peer] != nil }, m.gateChanged)
-	for name, addresses := range cfg.Peers {
+	for name, addresses := range allPeers(cfg) {
 		if name == cfg.Self {
 			return nil, &api.Error{Code: api.ConfigInvalid, Op: "make links", Field: "peers", Value: name, Hint: "a region has no link with itself"}
 		}
@@ -88,6 +88,7 @@ func New(cfg Config) (*Mesh, error) {
 			return nil, &api.Error{Code: api.ConfigInvalid, Op: "make links", Field: "peers", Value: name, Hint: "it has no address"}
 		}
 		m.peers[name] = newPeerLink(m, name, addresses)
+		m.peers[name].witness = cfg.Witnesses[name] != nil
 	}
 	if cfg.Listener != nil {
 		m.listener = newGatedListener(cfg.Listener, m.gates, cfg.Clock, maxAccepted)
@@ -102,6 +103,15 @@ func New(cfg Config) (*Mesh, error) {
 	return m, nil
 }
 
+func allPeers(cfg Config) map[string][]string {
+	all := maps.Clone(cfg.Witnesses)
+	if all == nil {
+		all = map[string][]string{}
+	}
+	maps.Copy(all, cfg.Peers)
+	return all
+}
+
 // Start begins to listen and to dial, once. It returns at once; Close ends what it began,
 // and so does the end of ctx.
 func (m *Mesh) Start(ctx context.Context) {
@@ -112,10 +122,12 @@ func (m *Mesh) Start(ctx context.Context) {
 		}
 	})
 	for _, p := range m.peers {
-		if !m.cfg.CouncilOnly {
-			m.wg.Go(func() { p.dialLoop(ctx) })
-			m.wg.Go(func() { p.monitor(ctx) })
+		if m.cfg.CouncilOnly || p.witness {
+			m.wg.Go(func() { p.guard(ctx) })
+			continue
 		}
+		m.wg.Go(func() { p.dialLoop(ctx) })
+		m.wg.Go(func() { p.monitor(ctx) })
 	}
 	m.wg.Go(func() { // a context that ends must not leave the listener open
 		<-ctx.Done()
@@ -202,7 +214,7 @@ func (m *Mesh) busy() bool {
 // Status is what is known of the link with a peer; false for a region that has none.
 func (m *Mesh) Status(peer string) (regions.LinkStatus, bool) {
 	p, ok := m.peers[peer]
-	if !ok {
+	if !ok || p.witness {
 		return regions.LinkStatus{}, false
 	}
 	return p.status(), true
@@ -212,7 +224,9 @@ func (m *Mesh) Status(peer string) (regions.LinkStatus, bool) {
 func (m *Mesh) Statuses() []regions.LinkStatus {
 	all := make([]regions.LinkStatus, 0, len(m.peers))
 	for _, name := range slices.Sorted(maps.Keys(m.peers)) {
-		all = append(all, m.peers[name].status())
+		if p := m.peers[name]; !p.witness {
+			all = append(all, p.status())
+		}
 	}
 	return all
 }

@@ -22,6 +22,7 @@ type peerLink struct {
 	mesh      *Mesh
 	name      string
 	addresses []string // of the peer's gateways; whichever speaks for its region answers
+	witness   bool     // it has the council's lane and no link
 	address   string   // the one that is being tried, or that answered last; the dial loop's alone
 	beat      time.Duration
 
@@ -290,6 +291,20 @@ func (p *peerLink) logChange(last, s regions.LinkStatus, told bool) {
 	case s.Since.IsZero(): // nothing is known yet
 	case !s.Up && (!told || last.Up || last.Reason != s.Reason):
 		log.Warn("link not up", "peer", p.name, "out", s.OutProven, "in", s.InProven, "why", s.Reason)
+	}
+}
+
+// guard ends what a peer without a link may not have open any more, until ctx ends.
+func (p *peerLink) guard(ctx context.Context) {
+	trust := time.NewTicker(p.beat)
+	defer trust.Stop()
+	for {
+		select {
+		case <-trust.C:
+			p.endUntrusted()
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

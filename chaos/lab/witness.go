@@ -1,0 +1,68 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"domicile/api/client"
+	"domicile/gateway/node"
+	"domicile/regions"
+)
+
+// Witness is the lab's voter that is in no region. Its methods are for one goroutine.
+type Witness struct {
+	at   *Region // where it is: folder, addresses, certificate
+	node *node.Witness
+}
+
+// Witness is the one that the manifest names; nil: there is none.
+func (l *Lab) Witness() *Witness { return l.witness }
+
+// Desk opens a client for operators. The caller closes it.
+func (w *Witness) Desk() (*client.Client, error) {
+	if w.node == nil {
+		return nil, errors.New("the witness is not running")
+	}
+	return client.New(client.Config{Addresses: []string{w.node.Admin()}})
+}
+
+// Data is the directory of its disk.
+func (w *Witness) Data() string { return w.at.Data() }
+
+// Start starts it on the files it has. It does nothing when it runs already.
+func (w *Witness) Start(ctx context.Context) (err error) {
+	r := w.at
+	if w.node != nil {
+		return nil
+	}
+	if r.log, err = os.OpenFile(filepath.Join(r.Dir, "node.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		return fmt.Errorf("open the log of %s: %w", r.Name, err)
+	}
+	f, err := regions.LoadManifest(r.manifest())
+	if err == nil {
+		w.node, err = node.NewWitness(r.config(), f, r.seams())
+	}
+	if err == nil {
+		err = w.node.Start(ctx)
+	}
+	if err != nil {
+		w.node = nil
+		return errors.Join(fmt.Errorf("start %s: %w", r.Name, err), r.log.Close())
+	}
+	return nil
+}
+
+// Stop stops it gracefully. It does nothing when it is not running.
+func (w *Witness) Stop(ctx context.Context) error {
+	if w.node == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	err := w.node.Close(ctx)
+	w.node = nil
+	return errors.Join(err, w.at.log.Close())
+}
