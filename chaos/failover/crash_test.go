@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
 	"domicile/api/wire"
 	"domicile/chaos/invariant"
@@ -195,7 +194,7 @@ func (d *dying) play(c crash, home, target string) {
 	default:
 		d.must(dies.ask(c.at))
 	}
-	d.move(c.kind, by, home, target)
+	d.begin(c.kind, by, target)
 	switch {
 	case c.role == "leader":
 		d.behead(dies)
@@ -271,12 +270,9 @@ func (d *dying) behead(stands point) {
 	d.must(d.launch(leader))
 }
 
-// move begins a move as a person does: a plan first, and then exactly that.
-func (d *dying) move(kind placement.Kind, by, home, target string) {
+// begin begins a move, and asks again until it is known to have been begun.
+func (d *dying) begin(kind placement.Kind, by, target string) {
 	d.Helper()
-	c, err := d.desk(by)
-	d.must(err)
-	defer c.Close()
 	q := &pb.MoveRequest{Topic: topic, Kind: string(kind), Target: target}
 	if kind == placement.Forced {
 		span := int64(time.Hour)
@@ -285,10 +281,7 @@ func (d *dying) move(kind placement.Kind, by, home, target string) {
 	d.until("the move is begun", func() error {
 		ctx, cancel := context.WithTimeout(d.Context(), 20*time.Second)
 		defer cancel()
-		plan, err := c.PlanMove(ctx, q)
-		if err == nil {
-			_, err = c.StartMove(ctx, &pb.StartMoveRequest{Move: q, Plan: plan.GetId(), Reason: "a test"})
-		}
+		_, err := d.move(ctx, by, q, "a test")
 		if err != nil { // it may have been begun all the same
 			if l, _, e := d.at(by); e == nil && (l.GetMove() != nil || l.GetHome() == target) {
 				return nil
@@ -314,7 +307,7 @@ func (d *dying) republish() {
 			}
 			for _, v := range all.GetDivergences() {
 				if err == nil && v.GetSettled() == "" {
-					q := &pb.RepublishDivergenceRequest{Topic: topic, Epoch: v.GetEpoch(), Hash: v.GetHash(), Reason: "a test"}
+					q := &pb.RepublishDivergenceRequest{Topic: topic, Epoch: v.GetEpoch(), Hash: v.GetHash(), Reason: "a test", PrincipalClass: "app"}
 					err = c.RepublishDivergence(d.Context(), q, func(*pb.RepublishDivergenceResponse) error { return nil })
 				}
 			}
@@ -335,7 +328,7 @@ func (d *dying) republish() {
 // publish sends records at a region's door until ctx ends, one after the other, each again
 // under its id until it is acknowledged.
 func (d *dying) publish(ctx context.Context, wg *sync.WaitGroup, region, name string) {
-	c, err := client.New(client.Config{Addresses: []string{d.places[region].listen.Door}})
+	c, err := d.door(region)
 	d.must(err)
 	wg.Go(func() {
 		defer c.Close()

@@ -39,7 +39,7 @@ func serve(path string) error {
 	if err != nil {
 		return err
 	}
-	n, err := node.New(c, f, node.Seams{Dev: true, Version: "test", Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil)), Hooks: pointOf(path).hooks()})
+	n, err := node.New(c, f, node.Seams{Version: "test", Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil)), Hooks: pointOf(path).hooks()})
 	if err == nil {
 		err = n.Start(ctx)
 	}

@@ -121,25 +121,17 @@ func (s *story) steady(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d acknowledged", s.ledger.acked()), err
 }
 
-// move begins a move, said at us-east.
-func (s *story) move(ctx context.Context, m placement.Move, name string) error {
-	n, l := s.world.nodes[east], s.world.placed(east)
-	m.TargetDigest = l.Terms.Digest
-	if m.Kind == placement.Planned {
-		m.HomeDigest = l.Terms.Digest
-	}
-	_, err := n.Placer().Submit(ctx, placement.Command{Verb: placement.Begin, ID: fmt.Sprintf("demo-%s-%d", name, time.Now().UnixNano()), Log: l.Incarnation, Expect: l.Epoch,
-		Region: east, Actor: "demo", Reason: name, Plan: "demo-" + name, Move: &m})
-	return err
-}
-
 // switchover moves the log while it is written to, and measures for how long nothing was.
 func (s *story) switchover(ctx context.Context, from, to string) (string, error) {
 	if err := s.near(ctx, from, to); err != nil {
 		return "", err
 	}
 	epoch := s.world.placed(east).Epoch
-	if err := s.move(ctx, placement.Move{Kind: placement.Planned, Target: to}, "to-"+to); err != nil {
+	err := poll(ctx, func() error { // a plan is refused while the target lags, or the last move is not over
+		_, err := s.world.move(ctx, east, &pb.MoveRequest{Topic: topic, Kind: string(placement.Planned), Target: to}, "maintenance")
+		return err
+	})
+	if err != nil {
 		return "", err
 	}
 	if err := s.placedAt(ctx, to); err != nil {
@@ -201,11 +193,18 @@ func (s *story) hold(ctx context.Context, seen *seen) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	var first, head uint64 // what it lacks, and how far it was told when that was seen first
 	err = poll(ctx, func() error {
 		known := s.world.nodes[east].Told(log())
 		seen.key = known.Key
-		if len(known.Entries) < leftBehind {
+		switch {
+		case len(known.Entries) < leftBehind:
 			return fmt.Errorf("us-east was told of %d records", len(known.Entries))
+		case known.Entries[0].From != first: // it works off what had come before
+			first, head = known.Entries[0].From, known.Head
+			return errors.New("us-east still takes what it had")
+		case known.Head < head+leftBehind:
+			return errors.New("us-east is told of nothing more")
 		}
 		return nil
 	})
@@ -221,13 +220,13 @@ func (s *story) cut(ctx context.Context, seen *seen) (string, error) {
 		return "", err
 	}
 	release()
-	if err := s.more(ctx, s.Rate/2+leftBehind); err != nil {
-		return "", err
-	}
+	epoch := s.world.placed(east).Epoch
 	err = poll(ctx, func() error {
-		l, _ := s.world.nodes[east].LinkTo(west)
-		if l.Up {
+		if l, _ := s.world.nodes[east].LinkTo(west); l.Up {
 			return fmt.Errorf("the link is up")
+		}
+		if n := len(s.ledger.beyond(epoch, s.world.nodes[east].Told(log()).Head)); n < leftBehind {
+			return fmt.Errorf("%d acknowledged that nobody else has heard of", n)
 		}
 		return nil
 	})
@@ -236,10 +235,9 @@ func (s *story) cut(ctx context.Context, seen *seen) (string, error) {
 
 // force takes the log over, and measures how long it took from the word to the first ack.
 func (s *story) force(ctx context.Context, seen *seen) (string, error) {
-	span := time.Hour
-	began := time.Now()
-	err := s.move(ctx, placement.Move{Kind: placement.Forced, Target: east, Divergent: true, Accepted: placement.Loss{Span: &span},
-		Overrides: []string{placement.RuleCutFirst, placement.RuleUnknown}}, "forced")
+	span := int64(time.Hour)
+	began, err := s.world.move(ctx, east, &pb.MoveRequest{Topic: topic, Kind: string(placement.Forced), Target: east, AcceptDivergence: true, AcceptSpanNano: &span,
+		Overrides: []string{placement.RuleCutFirst, placement.RuleUnknown}}, "eu-west is lost")
 	if err != nil {
 		return "", err
 	}
@@ -360,7 +358,7 @@ func (s *story) republish(ctx context.Context, _ *seen) (string, error) {
 			return "", err
 		}
 		for _, d := range all.GetDivergences() {
-			q := &pb.RepublishDivergenceRequest{Topic: topic, Epoch: d.GetEpoch(), Hash: d.GetHash(), Reason: "the region is back"}
+			q := &pb.RepublishDivergenceRequest{Topic: topic, Epoch: d.GetEpoch(), Hash: d.GetHash(), Reason: "the region is back", PrincipalClass: "app"}
 			var last *pb.Divergence
 			err := poll(ctx, func() error {
 				return c.RepublishDivergence(ctx, q, func(r *pb.RepublishDivergenceResponse) error { last = r.GetDivergence(); return nil })

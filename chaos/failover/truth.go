@@ -113,6 +113,9 @@ func (s *story) read(ctx context.Context, region string, on func(*pb.ReadRecord)
 func (s *story) writers() {
 	by, two := map[string]string{}, 0
 	for _, a := range s.ledger.all() {
+		if a.Duplicate { // it names where the record was stored first, and is told by who has it now
+			continue
+		}
 		e := a.Epoch.String()
 		if was := by[e]; was != "" && was != a.Region {
 			two++

@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"domicile/api/client"
+	pb "domicile/api/domicile/v1"
 	"domicile/chaos/lab"
 	"domicile/chaos/ports"
 	"domicile/deploy"
 	"domicile/gateway/node"
 	"domicile/regions"
+	"domicile/regions/approval"
 	"domicile/regions/council"
 	"domicile/regions/identity"
 	"domicile/regions/link"
@@ -39,7 +41,7 @@ topics:
     writes: home
     home: eu-west
     mirror: [all]
-    failover: {mode: manual, targets: [us-east, ap-south], rpo: 5s, rto: 1m}
+    failover: {mode: manual, targets: [us-east, ap-south], rpo: 5s, rto: 1m, approvals: 1}
     on_home_loss: {producers: refuse, consumers: {mode: read_copy, max_staleness: 1h}, owner: o, text: t}
 `
 
@@ -48,6 +50,7 @@ type world struct {
 	root      string
 	serve     []string
 	apart     []string // regions that are processes of their own
+	people    map[string]person
 	places    map[string]*place
 	nodes     map[string]*node.Node
 	processes map[string]*process // that were started and not killed
@@ -59,6 +62,16 @@ type process struct {
 	ended chan struct{} // closed when it has
 }
 
+// The people of the story.
+const (
+	producer = "producer" // publishes and reads
+	asks     = "ada"      // begins moves
+	approves = "eve"      // consents to them
+)
+
+// person is somebody's certificate and key.
+type person struct{ cert, key, ca []byte }
+
 // place is where a region lives.
 type place struct {
 	dir    string
@@ -69,7 +82,7 @@ func (p *place) config() string { return filepath.Join(p.dir, "node.yaml") }
 
 // found makes the regions' files. Those that are named get processes of their own.
 func found(root string, serve []string, apart ...string) (*world, error) {
-	w := &world{root: root, serve: serve, apart: apart, places: map[string]*place{}, nodes: map[string]*node.Node{}, processes: map[string]*process{}}
+	w := &world{root: root, serve: serve, apart: apart, people: map[string]person{}, places: map[string]*place{}, nodes: map[string]*node.Node{}, processes: map[string]*process{}}
 	policies := filepath.Join(root, "policies")
 	if err := deploy.WritePolicies(policies); err != nil {
 		return nil, err
@@ -77,6 +90,13 @@ func found(root string, serve []string, apart ...string) (*world, error) {
 	f, err := lab.Found([]byte(manifest), 24*time.Hour, w.settle)
 	if err != nil {
 		return nil, err
+	}
+	for name, kind := range map[string]identity.Kind{producer: identity.Client, asks: identity.Operator, approves: identity.Operator} {
+		cert, key, err := f.Authority.Issue(kind, name, time.Now(), 24*time.Hour)
+		if err != nil {
+			return nil, err
+		}
+		w.people[name] = person{cert, key, f.Authority.CertPEM()}
 	}
 	name := rand.Text()
 	for region, p := range w.places {
@@ -120,7 +140,12 @@ data: data
 max_store: 4GiB
 listen: {door: %q, admin: %q, metrics: %q, link: %q}
 tls: {ca: ca.pem, certificate: node.pem, key: node.key}
-`, region, p.listen.Door, p.listen.Admin, p.listen.Metrics, p.listen.Link)
+principals:
+  - {match: %s, class: app, place: %s}
+  - {match: "*", class: operator, place: none}
+operators:
+  - {match: "*", roles: [operator, incident]}
+`, region, p.listen.Door, p.listen.Admin, p.listen.Metrics, p.listen.Link, producer, region)
 	return fmt.Sprintf("{link: %q}", p.listen.Link), errors.Join(err, os.WriteFile(p.config(), []byte(text), 0o600))
 }
 
@@ -142,7 +167,7 @@ func (w *world) start(ctx context.Context, region string) error {
 	if err != nil {
 		return err
 	}
-	n, err := node.New(c, f, node.Seams{Dev: true, Version: "demo", Logger: slog.New(slog.NewJSONHandler(out, nil))})
+	n, err := node.New(c, f, node.Seams{Version: "demo", Logger: slog.New(slog.NewJSONHandler(out, nil))})
 	if err == nil {
 		err = n.Start(ctx)
 	}
@@ -197,12 +222,55 @@ func (w *world) close(ctx context.Context) (err error) {
 	return err
 }
 
+// door is a region's as the producer sees it, desk as the operator does.
 func (w *world) door(region string) (*client.Client, error) {
-	return client.New(client.Config{Addresses: []string{w.places[region].listen.Door}})
+	return w.calls(producer, region, w.places[region].listen.Door)
 }
 
 func (w *world) desk(region string) (*client.Client, error) {
-	return client.New(client.Config{Addresses: []string{w.places[region].listen.Admin}})
+	return w.calls(asks, region, w.places[region].listen.Admin)
+}
+
+func (w *world) calls(name, region, address string) (*client.Client, error) {
+	p := w.people[name]
+	who, err := identity.New(p.cert, p.key, p.ca, regions.NewSteadyClock())
+	if err != nil {
+		return nil, err
+	}
+	return client.New(client.Config{Addresses: []string{address}, TLS: who.ClientTLS(identity.Region, region)})
+}
+
+// move has a move begun at a region as people do it: a plan is looked at, another person
+// consents to it, and exactly that is begun. said is when it was told to begin.
+func (w *world) move(ctx context.Context, by string, q *pb.MoveRequest, reason string) (said time.Time, err error) {
+	c, err := w.desk(by)
+	if err != nil {
+		return said, err
+	}
+	defer c.Close()
+	plan, err := c.PlanMove(ctx, q)
+	switch {
+	case err != nil:
+		return said, err
+	case plan.GetId() == "":
+		return said, fmt.Errorf("the move is refused: %v", plan.GetChecks())
+	}
+	role := approval.Operator
+	if q.GetKind() == string(placement.Forced) {
+		role = approval.Incident
+	}
+	p := w.people[approves]
+	signed, err := approval.Sign(approval.Statement{Federation: "example", Hash: plan.GetId(), Role: role, Expires: time.Now().Add(time.Hour)}, p.cert, p.key)
+	if err != nil {
+		return said, err
+	}
+	text, err := signed.Encode()
+	if err != nil {
+		return said, err
+	}
+	said = time.Now()
+	_, err = c.StartMove(ctx, &pb.StartMoveRequest{Move: q, Plan: plan.GetId(), Reason: reason, Approvals: []string{text}})
+	return said, err
 }
 
 // cut takes planes of the links with the west away at the other two, and answers how to

@@ -9,14 +9,14 @@ import (
 	"domicile/chaos/failover"
 )
 
-// demoFailover tells the story of a log that changes its home. Its nodes take everybody as
-// the caller dev; the one that is killed is this program once more.
+// demoFailover tells the story of a log that changes its home. The node that is killed is
+// this program once more.
 func (a *app) demoFailover(ctx context.Context, rate int) error {
 	path, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	o := failover.Options{Rate: rate, Serve: []string{path, "serve", "--dev", "-c"}, Story: a.out}
+	o := failover.Options{Rate: rate, Serve: []string{path, "serve", "-c"}, Story: a.out}
 	if a.json() {
 		o.Story = a.err
 	}
