@@ -200,10 +200,9 @@ func lossOf(e *pb.PastEpoch) string {
 	}
 	span, records := unknown, unknown
 	if e.GetSpanKnown() {
-		span = time.Duration(e.GetSpanNano()).String()
-	}
-	if openEnded(e) {
-		span += " when the cut was fixed, and it may have gone on"
+		if span = time.Duration(e.GetSpanNano()).String(); openEnded(e) {
+			span += " when the cut was fixed, and it may have gone on"
+		}
 	}
 	if e.GetRecordsKnown() {
 		records = count(e.GetRecords())
