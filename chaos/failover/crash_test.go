@@ -26,6 +26,9 @@ type crash struct {
 	at   string
 }
 
+// attested is the point of a move for which people sign that its home is stopped, as it is.
+const attested = "act attest"
+
 // crashes is the table of steps and roles. Of a forced move the home is killed before it
 // begins and comes back when it is over.
 func crashes() (all []crash) {
@@ -38,7 +41,7 @@ func crashes() (all []crash) {
 	add(placement.Planned, "target", "act study", "act cut", "act freeze", "step copy stopped", "step frozen", "act caughtup", "act flip", "act become", "step epoch opened", "act opened")
 	add(placement.Planned, "third", "act learn", "step history learned")
 	add(placement.Planned, "leader", "act prove", "act cut", "act flip", "act opened")
-	add(placement.Forced, "target", "act study", "act diverge", "act freeze", "step frozen", "act cut", "act frozen", "act flip", "act become", "act opened")
+	add(placement.Forced, "target", "act study", "act diverge", attested, "act freeze", "step frozen", "act cut", "act frozen", "act flip", "act become", "act opened")
 	add(placement.Forced, "third", "act lend", "act learn")
 	add(placement.Forced, "home", "act follow", "step history learned")
 	add(placement.Forced, "leader", "act flip")
@@ -194,7 +197,7 @@ func (d *dying) play(c crash, home, target string) {
 	default:
 		d.must(dies.ask(c.at))
 	}
-	d.begin(c.kind, by, target)
+	d.begin(c, by, target)
 	switch {
 	case c.role == "leader":
 		d.behead(dies)
@@ -271,12 +274,13 @@ func (d *dying) behead(stands point) {
 }
 
 // begin begins a move, and asks again until it is known to have been begun.
-func (d *dying) begin(kind placement.Kind, by, target string) {
+func (d *dying) begin(c crash, by, target string) {
 	d.Helper()
-	q := &pb.MoveRequest{Topic: topic, Kind: string(kind), Target: target}
-	if kind == placement.Forced {
+	q := &pb.MoveRequest{Topic: topic, Kind: string(c.kind), Target: target}
+	if c.kind == placement.Forced {
 		span := int64(time.Hour)
-		q.AcceptSpanNano, q.AcceptDivergence, q.Overrides = &span, true, []string{placement.RuleCutFirst, placement.RuleUnknown}
+		q.AttestStopped = c.at == attested
+		q.AcceptSpanNano, q.AcceptDivergence, q.Overrides = &span, !q.AttestStopped, []string{placement.RuleCutFirst, placement.RuleUnknown}
 	}
 	d.until("the move is begun", func() error {
 		ctx, cancel := context.WithTimeout(d.Context(), 20*time.Second)
@@ -380,8 +384,8 @@ func (d *dying) judge(home string) {
 	d.must(err)
 	var ends []invariant.Ended
 	for _, e := range placed.GetHistory() {
-		diverged := e.GetProof() == string(placement.Diverges)
-		ends = append(ends, invariant.Ended{Log: log().String(), Epoch: wire.EpochFromProto(e.GetEpoch()).String(), End: e.GetEnd(), Forced: diverged, Overlap: diverged})
+		forced, diverged := e.GetHow() == string(placement.ByForce) && e.GetProof() != string(placement.Marker), e.GetProof() == string(placement.Diverges)
+		ends = append(ends, invariant.Ended{Log: log().String(), Epoch: wire.EpochFromProto(e.GetEpoch()).String(), End: e.GetEnd(), Forced: forced, Overlap: diverged})
 	}
 	for _, region := range d.apart {
 		shelf := told.Shelf{Region: region, Log: log().String(), Home: true}

@@ -67,6 +67,7 @@ const (
 	producer = "producer" // publishes and reads
 	asks     = "ada"      // begins moves
 	approves = "eve"      // consents to them
+	attests  = "zoe"      // and where it takes two
 )
 
 // person is somebody's certificate and key.
@@ -91,7 +92,7 @@ func found(root string, serve []string, apart ...string) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, kind := range map[string]identity.Kind{producer: identity.Client, asks: identity.Operator, approves: identity.Operator} {
+	for name, kind := range map[string]identity.Kind{producer: identity.Client, asks: identity.Operator, approves: identity.Operator, attests: identity.Operator} {
 		cert, key, err := f.Authority.Issue(kind, name, time.Now(), 24*time.Hour)
 		if err != nil {
 			return nil, err
@@ -259,17 +260,21 @@ func (w *world) move(ctx context.Context, by string, q *pb.MoveRequest, reason s
 	if q.GetKind() == string(placement.Forced) {
 		role = approval.Incident
 	}
-	p := w.people[approves]
-	signed, err := approval.Sign(approval.Statement{Federation: "example", Hash: plan.GetId(), Role: role, Expires: time.Now().Add(time.Hour)}, p.cert, p.key)
-	if err != nil {
-		return said, err
-	}
-	text, err := signed.Encode()
-	if err != nil {
-		return said, err
+	start := &pb.StartMoveRequest{Move: q, Plan: plan.GetId(), Reason: reason}
+	for _, name := range []string{approves, attests}[:plan.GetApprovals()] {
+		p := w.people[name]
+		signed, err := approval.Sign(approval.Statement{Federation: "example", Hash: plan.GetId(), Role: role, Expires: time.Now().Add(time.Hour)}, p.cert, p.key)
+		if err != nil {
+			return said, err
+		}
+		text, err := signed.Encode()
+		if err != nil {
+			return said, err
+		}
+		start.Approvals = append(start.Approvals, text)
 	}
 	said = time.Now()
-	_, err = c.StartMove(ctx, &pb.StartMoveRequest{Move: q, Plan: plan.GetId(), Reason: reason, Approvals: []string{text}})
+	_, err = c.StartMove(ctx, start)
 	return said, err
 }
 
