@@ -42,3 +42,9 @@ func (c *Client) Permissions(ctx context.Context, topic string) (*pb.Permissions
 	m, err := pb.NewDrillServiceClient(c.conn).Permissions(ctx, &pb.PermissionsRequest{Topic: topic})
 	return m, c.asked("permissions", err)
 }
+
+// SearchStore looks for marks of a drill's records in the node's files.
+func (c *Client) SearchStore(ctx context.Context, q *pb.SearchStoreRequest) (*pb.SearchStoreResponse, error) {
+	m, err := pb.NewDrillServiceClient(c.conn).SearchStore(ctx, q)
+	return m, c.asked("search store", err)
+}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"domicile/chaos/canary"
 )
@@ -162,6 +163,24 @@ func TestR14b_CleanFilesAndMissingTokens(t *testing.T) {
 	}
 	if r.Among(set.Where("eu/")) != 1 || r.Among(set.Where("us/")) != 0 {
 		t.Error("Among counts wrong")
+	}
+}
+
+// What was last changed before a token was minted can't hold it, and is counted.
+func TestR14b_FilesOfBeforeAreCountedNotRead(t *testing.T) {
+	set := &canary.Set{}
+	token := canary.Plain()
+	set.Add(token, "body")
+	dir := t.TempDir()
+	write(t, dir, "old", []byte(token))
+	write(t, dir, "new", []byte(token))
+	since := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(filepath.Join(dir, "old"), since.Add(-time.Minute), since.Add(-time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := canary.ScanSince(t.Context(), dir, set, since)
+	if err != nil || r.Files != 1 || r.Older != 1 || r.Hits != 1 {
+		t.Errorf("%+v %v", r, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // maxFindings bounds what a Report lists; Hits goes on counting.
@@ -41,6 +42,7 @@ type Report struct {
 	Bytes    int64     // read
 	Hits     int       // occurrences of any token in any form
 	Findings []Finding // the first 1,000 of them
+	Older    int       // files that ScanSince did not read
 	Vanished int       // files that were removed between being listed and being read
 	found    []uint32  // occurrences per token
 }
@@ -81,8 +83,15 @@ func (r *Report) add(f Finding) {
 // set holds now. A file that cannot be read is an error, not a clean file; one that
 // disappears meanwhile is counted. Links are not followed, their text is searched.
 func Scan(ctx context.Context, dir string, set *Set) (*Report, error) {
+	return ScanSince(ctx, dir, set, time.Time{})
+}
+
+// ScanSince is Scan, but for files that were last changed before since: tokens that were
+// minted after it cannot be in them. Of those only the names are searched.
+func ScanSince(ctx context.Context, dir string, set *Set, since time.Time) (*Report, error) {
 	tokens := set.snapshot()
 	s := newScanner(dir, tokens, chunk)
+	s.since = since
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
@@ -103,6 +112,7 @@ func Scan(ctx context.Context, dir string, set *Set) (*Report, error) {
 
 type scanner struct {
 	root    string
+	since   time.Time
 	matcher *matcher
 	report  *Report
 	chunk   int
@@ -137,6 +147,10 @@ func (s *scanner) entry(path string, d fs.DirEntry) error {
 		return ignoreVanished(err, s.report)
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.ModTime().Before(s.since) {
+		s.report.Older++
+		return err
+	}
 	return s.stream(name, f)
 }
 

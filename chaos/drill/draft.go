@@ -2,6 +2,7 @@ package drill
 
 import (
 	"slices"
+	"time"
 
 	"domicile/api"
 	"domicile/chaos/drill/history"
@@ -15,6 +16,9 @@ import (
 func Draft(f *Federation, isolate string, rate int, reason string) (Plan, error) {
 	p := NewPlan()
 	p.Isolate, p.Reason = isolate, reason
+	if most := time.Duration(f.Drill[f.regions()[0]].GetMaxForNano()); most > 0 {
+		p.For = min(p.For, max(most-p.Lease, p.Lease)) // the lease in which it heals counts too
+	}
 	where := f.Drill[f.regions()[0]].GetMap()
 	for _, r := range where.GetRegions() {
 		if r.GetName() == isolate {

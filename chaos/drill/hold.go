@@ -97,16 +97,16 @@ func (h *hold) renew(ctx context.Context, n *Node) {
 			return
 		case <-tick.C:
 		}
-		asked, cancel := context.WithTimeout(ctx, every)
-		began := time.Now()
-		state, err := n.Admin.RenewDrill(asked, h.run.ID)
+		within, cancel := context.WithTimeout(ctx, every)
+		began, asked := time.Now(), h.run.history.Now()
+		state, err := n.Admin.RenewDrill(within, h.run.ID)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
 			last = began
-			h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Act: history.ActRenew, OK: true, Lease: h.run.Plan.Lease}})
+			h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Act: history.ActRenew, OK: true, Asked: asked, Lease: h.run.Plan.Lease}})
 			h.foreign(n.Region, state.GetCuts())
 		case api.CodeOf(err) == api.Conflict:
 			h.lost(n, err)
@@ -129,6 +129,7 @@ func (h *hold) lost(n *Node, err error) {
 		}
 	}
 	if how == "healed" {
+		h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Act: history.ActEnded, OK: true}})
 		h.stop(fmt.Errorf("somebody healed it at %s", n.Region))
 		return
 	}
@@ -170,6 +171,7 @@ func (h *hold) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		h.slow()
 		for _, region := range h.run.found.regions() {
 			asked, cancel := context.WithTimeout(ctx, answerWithin)
 			status, err := h.run.Nodes[region].Admin.Status(asked)
@@ -222,9 +224,23 @@ func (h *hold) room(region string, m *pb.LagResponse) {
 	}
 }
 
+// slow looks at how long acknowledgements took that came under the cut: those of the last
+// seconds, if they are enough to say.
+func (h *hold) slow() {
+	const window, enough = 10 * time.Second, 100
+	limit, r := h.run.Plan.StopWhen.AckP99, h.run
+	p99, of := r.oracle.AckP99(max(r.history.Now()-window, 0))
+	if limit > 0 && of >= enough && p99 > limit {
+		h.condition("ack p99 above, seconds", "", p99.Seconds(), limit.Seconds())
+	}
+}
+
 func (h *hold) condition(what, region string, value, limit float64) {
 	h.run.note(history.Event{Region: region, Stop: &history.Stop{Condition: what, Value: value, Limit: limit}})
-	h.stop(fmt.Errorf("stopped at %s: %s is %.1f, the plan stops at %.1f", region, what, value, limit))
+	if region != "" {
+		what += ", at " + region
+	}
+	h.stop(fmt.Errorf("stopped: %s: %.1f, the plan stops at %.1f", what, value, limit))
 }
 
 // heal ends the drill everywhere and looks whether it is gone. The error says that it was

@@ -57,6 +57,7 @@ func (r *run) failback(ctx context.Context) error {
 				break
 			}
 		}
+		all = errors.Join(all, r.losses(ctx, m))
 	}
 	return all
 }

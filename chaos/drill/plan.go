@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -57,6 +58,7 @@ type Exercise struct {
 type StopWhen struct {
 	StorageAbove int           `yaml:"storage_above"` // percent of a region's store that is used
 	RoomBelow    time.Duration `yaml:"room_below"`    // time until retention overtakes a copy
+	AckP99       time.Duration `yaml:"ack_p99"`       // what 99 of 100 acks of the last seconds took at most; 0: however long
 }
 
 // Expect is what the failover rules have to answer.
@@ -91,8 +93,15 @@ const (
 // NewPlan is a plan with every default, which names no region.
 func NewPlan() Plan {
 	return Plan{Planes: []string{"control", "data", "council"}, Direction: "both", Fault: "blackhole", Baseline: time.Minute, For: time.Minute, Lease: 10 * time.Second,
-		CatchUp: 5 * time.Minute, ConfirmAbove: 1_000, StopWhen: StopWhen{StorageAbove: 90, RoomBelow: time.Minute},
+		CatchUp: 5 * time.Minute, ConfirmAbove: 1_000, StopWhen: StopWhen{StorageAbove: 90, RoomBelow: time.Minute, AckP99: 2 * time.Second},
 		Bounds: Bounds{Busy: 300 * time.Millisecond, Idle: 1300 * time.Millisecond, Clock: 200 * time.Millisecond, See: 5 * time.Second}}
+}
+
+// Last sets how long the cut lasts, its lease, and the time before it; 0 leaves what is
+// there. A lease that was not given is shortened to fit.
+func (p *Plan) Last(cut, lease, baseline time.Duration) {
+	p.For, p.Baseline = cmp.Or(cut, p.For), cmp.Or(baseline, p.Baseline)
+	p.Lease = cmp.Or(lease, min(p.Lease, p.For))
 }
 
 // Load reads a plan's file. digest stands for exactly these bytes.
@@ -130,13 +139,15 @@ func (p *Plan) Check() error {
 	case p.Baseline <= 0 || p.Baseline > maxBaseline:
 		return bad("baseline", p.Baseline.String(), "up to "+regions.Span(maxBaseline))
 	case p.For <= 0 || p.For < p.Lease:
-		return bad("for", p.For.String(), "at least the lease")
+		return bad("for", p.For.String(), "at least the lease, "+p.Lease.String())
 	case p.CatchUp <= 0 || p.CatchUp > maxCatchUp:
 		return bad("catch_up", p.CatchUp.String(), "up to "+regions.Span(maxCatchUp))
 	case strings.TrimSpace(p.Reason) == "":
 		return bad("reason", "", "say why: it is kept in the audits")
 	case len(p.Feeds) > maxFeeds:
 		return bad("feeds", fmt.Sprint(len(p.Feeds)), fmt.Sprintf("at most %d", maxFeeds))
+	case p.StopWhen.AckP99 < 0:
+		return bad("stop_when.ack_p99", p.StopWhen.AckP99.String(), "a time, or 0 for none")
 	case p.StopWhen.StorageAbove < 1 || p.StopWhen.StorageAbove > 100:
 		return bad("stop_when.storage_above", fmt.Sprint(p.StopWhen.StorageAbove), "percent, 1 to 100")
 	}

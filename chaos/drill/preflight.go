@@ -33,10 +33,8 @@ func (r *run) check(ctx context.Context) ([]Cost, error) {
 	if err := r.sound(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.permitted(ctx); err != nil {
-		return nil, err
-	}
-	return Predict(ctx, r.found, &r.Plan)
+	costs, err := Predict(ctx, r.found, &r.Plan)
+	return costs, errors.Join(err, r.permitted(ctx))
 }
 
 // agreed refuses a drill that costs more real records than anybody has said yes to.

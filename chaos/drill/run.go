@@ -11,22 +11,24 @@ import (
 	"domicile/chaos/drill/history"
 	"domicile/chaos/drill/oracle"
 	"domicile/regions"
+	"domicile/regions/loss"
 )
 
 // HistoryFile is the history in a drill's folder.
 const HistoryFile = "history.jsonl"
 
 // Config says what is run, by whom and on which regions. All of it is required but
-// Approvals and Say.
+// Approvals, Trust and Say.
 type Config struct {
 	ID         string
 	Plan       Plan
 	Digest     string // of the plan's file
 	Dir        string // of this drill, made already; nothing in it is replaced
 	Nodes      map[string]*Node
-	Approvals  []string // signed statements
-	Confirmed  bool     // somebody has said yes to what real records it costs
-	Controller string   // this program and its version
+	Approvals  []string          // signed statements
+	Confirmed  bool              // somebody has said yes to what real records it costs
+	Controller string            // this program and its version
+	Trust      loss.Certificates // by whom regions' reports of loss may be signed; nil: signatures are not checked
 	Clock      regions.Clock
 	Say        func(line string) // told of each step, for people; nil: nobody is
 }
@@ -45,6 +47,7 @@ const (
 	healWithin   = 30 * time.Second
 	moveWithin   = 2 * time.Minute
 	reconcile    = time.Minute
+	searchWithin = 5 * time.Minute
 	closeWithin  = 15 * time.Second
 	watchEvery   = time.Second
 	renewalParts = 3 // of a lease
@@ -162,7 +165,12 @@ func (r *run) after(ctx context.Context) error {
 	if len(r.moved) > 0 {
 		err = errors.Join(err, r.phase(ctx, history.Failback, moveWithin, r.failback))
 	}
-	err = errors.Join(err, r.phase(ctx, history.ReconcileAll, reconcile, r.reconcile))
+	within := reconcile
+	if err != nil {
+		within = answerWithin // what has not caught up in its time is said, not waited for again
+	}
+	err = errors.Join(err, r.phase(ctx, history.ReconcileAll, within, r.reconcile))
+	err = errors.Join(err, r.phase(ctx, history.Search, searchWithin, r.search))
 	return errors.Join(err, r.phase(ctx, history.ReportPhase, closeWithin, func(ctx context.Context) error {
 		return r.ask(ctx, history.AfterHeal, nil)
 	}))

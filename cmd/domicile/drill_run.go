@@ -5,10 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +33,7 @@ func (a *app) drillPlan() *cobra.Command {
 	var contexts []string
 	var file, reason string
 	var rate int
-	var lasts time.Duration
+	var lasts, lease, baseline time.Duration
 	cmd := &cobra.Command{
 		Use: "isolate REGION", Short: "Plan to cut a region off from all others",
 		Long: `Asks the regions what they have declared and writes a plan that follows from it: what the
@@ -58,9 +56,7 @@ refused or delayed is said from what each region counted in the last eight days.
 			if err != nil {
 				return err
 			}
-			if lasts > 0 {
-				p.For = lasts
-			}
+			p.Last(lasts, lease, baseline)
 			return a.writePlan(cmd.Context(), f, &p, firstOf(file, "isolate-"+args[0]+".yaml"))
 		},
 	}
@@ -68,7 +64,9 @@ refused or delayed is said from what each region counted in the last eight days.
 	flags.StringVar(&file, "file", "", "file to write, which must not be there yet (default: isolate-REGION.yaml)")
 	flags.StringVar(&reason, "reason", "", "why; kept in the regions' audits")
 	flags.IntVar(&rate, "rate", 20, "records a second that the drill publishes in each region")
-	flags.DurationVar(&lasts, "for", 0, "how long the cut lasts (default: a minute)")
+	flags.DurationVar(&lasts, "for", 0, "how long the cut lasts (default: a minute, or what is permitted)")
+	flags.DurationVar(&lease, "lease", 0, "after which the cut heals without a controller (default: 10s)")
+	flags.DurationVar(&baseline, "baseline", 0, "how long the regions are watched before the cut (default: a minute)")
 	contextsFlag(cmd, &contexts)
 	group.AddCommand(needs(cmd, "reason"))
 	return group
@@ -103,8 +101,27 @@ func (a *app) writePlan(ctx context.Context, f *drill.Federation, p *drill.Plan,
 		rows = append(rows, []string{c.Topic, count(c.Refused), count(c.Delayed), c.Basis})
 	}
 	table(a.out, "", rows)
-	fmt.Fprintf(a.out, "\nReal records, about. Above %s in all, drill run asks for --confirm.\nNext: domicile drill run %s --dry-run\n", count(p.ConfirmAbove), file)
-	return nil
+	fmt.Fprintf(a.out, "\nReal records, about; those of earlier drills are counted with them. Above %s in all, drill run asks for --confirm.\n", count(p.ConfirmAbove))
+	return a.adviseDrill(ctx, f, p, file)
+}
+
+// adviseDrill says what would stand against the plan now, and what to do next.
+func (a *app) adviseDrill(ctx context.Context, f *drill.Federation, p *drill.Plan, file string) error {
+	ctx, cancel := context.WithTimeout(ctx, firstAnswer)
+	defer cancel()
+	id := a.drillID()
+	for _, region := range append([]string{p.Isolate}, p.Peers...) {
+		s, err := f.Nodes[region].Admin.ArmDrill(ctx, &pb.ArmDrillRequest{Id: id, Spec: p.Spec(), DryRun: true})
+		if err != nil {
+			_, err = fmt.Fprintf(a.out, "It would be refused now, by %s: %v\n", region, err)
+			return err
+		}
+		if region == p.Isolate && s.GetApprovals() > 0 {
+			fmt.Fprintf(a.out, "It needs the consent of %d besides the one who runs it, to one id, which you choose:\n  domicile drill approve %s --id ID --role operator\n", s.GetApprovals(), file)
+		}
+	}
+	_, err := fmt.Fprintf(a.out, "Next: domicile drill run %s --dry-run\n", file)
+	return err
 }
 
 type runFlags struct {
@@ -150,6 +167,9 @@ func (a *app) runDrill(ctx context.Context, path string, f *runFlags) error {
 				fmt.Fprintf(a.out, "%s  %s\n", a.now().UTC().Format(time.TimeOnly), line)
 			}
 		}}
+	if id := nodes[p.Isolate]; id != nil && id.Trust != nil {
+		c.Trust = id.Trust
+	}
 	for _, file := range f.approvals {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -157,8 +177,9 @@ func (a *app) runDrill(ctx context.Context, path string, f *runFlags) error {
 		}
 		c.Approvals = append(c.Approvals, strings.TrimSpace(string(text)))
 	}
-	if f.dryRun {
-		return a.tryDrill(ctx, &c)
+	costs, err := drill.Try(ctx, &c)
+	if f.dryRun || err != nil {
+		return a.tellTry(&c, costs, err)
 	}
 	c.Dir = filepath.Join(f.dir, c.ID)
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
@@ -193,7 +214,7 @@ func (a *app) carryOut(ctx context.Context, c *drill.Config) error {
 		if result.Why != "" {
 			fmt.Fprintln(a.out, result.Outcome, "because", oneLine(result.Why))
 		}
-		fmt.Fprintf(a.out, "history %s\n", filepath.Join(c.Dir, drill.HistoryFile))
+		fmt.Fprintf(a.out, "history %s\nNext: domicile drill report %s -o html --file %s.html\n", filepath.Join(c.Dir, drill.HistoryFile), c.Dir, c.ID)
 	}
 	if err = errors.Join(err, unread); err != nil { // the history is not whole
 		return err
@@ -217,136 +238,28 @@ func refusedDrill(err error) error {
 	return refused{err}
 }
 
-// tryDrill asks everything that stands before a cut.
-func (a *app) tryDrill(ctx context.Context, c *drill.Config) error {
-	costs, err := drill.Try(ctx, c)
-	if err != nil {
-		return refusedDrill(err)
-	}
+// tellTry says what stands before a cut. A drill that is refused here has left nothing
+// behind: its id may be used again.
+func (a *app) tellTry(c *drill.Config, costs []drill.Cost, err error) error {
 	if a.json() {
+		if err != nil {
+			return refusedDrill(err)
+		}
 		return a.printJSON(map[string]any{"drill": c.ID, "costs": costs, "allowed": true})
 	}
 	for _, x := range costs {
 		fmt.Fprintf(a.out, "%s: about %s real records refused, %s delayed (%s)\n", x.Topic, count(x.Refused), count(x.Delayed), x.Basis)
 	}
-	fmt.Fprintln(a.out, "The drill would be armed by every region that takes part. Nothing was cut.")
-	return nil
+	if err != nil {
+		return refusedDrill(err)
+	}
+	_, err = fmt.Fprintln(a.out, "The drill would be armed by every region that takes part. Nothing was cut.")
+	return err
 }
 
 // drillID is made from the time, and a little chance.
 func (a *app) drillID() string {
 	return a.now().UTC().Format("20060102-150405-") + strings.ToLower(rand.Text()[:4])
-}
-
-func (a *app) drillStatus() *cobra.Command {
-	var contexts []string
-	cmd := &cobra.Command{
-		Use: "status", Short: "Say what is held cut in each region", Args: arguments(0, 0, ""),
-		Long:    "Ends with 3 while a drill or another fault holds a link.",
-		Example: "  domicile drill status",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			states, err := a.eachDrill(cmd.Context(), contexts, func(ctx context.Context, n *regionNode) (*pb.DrillState, error) { return n.Admin.DrillStatus(ctx) })
-			if err != nil {
-				return err
-			}
-			return a.showDrills(states, true)
-		},
-	}
-	contextsFlag(cmd, &contexts)
-	return cmd
-}
-
-// drillEnd is abort and heal: both end a drill everywhere; abort names it.
-func (a *app) drillEnd(use, short, long, example string, named bool) *cobra.Command {
-	var contexts []string
-	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long, Example: example, Args: arguments(0, 1, "an ID or nothing"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if named && len(args) == 0 {
-				return usage("drill abort needs the ID of the drill; domicile drill heal ends any")
-			}
-			states, err := a.eachDrill(cmd.Context(), contexts, func(ctx context.Context, n *regionNode) (*pb.DrillState, error) {
-				s, err := n.Admin.DrillStatus(ctx)
-				if err != nil || s.GetId() == "" || len(args) > 0 && s.GetId() != args[0] {
-					return s, err
-				}
-				return n.Admin.HealDrill(ctx, s.GetId())
-			})
-			if err != nil {
-				return err
-			}
-			return a.showDrills(states, false)
-		},
-	}
-	contextsFlag(cmd, &contexts)
-	return cmd
-}
-
-// eachDrill asks every region about its drill.
-func (a *app) eachDrill(ctx context.Context, contexts []string, ask func(context.Context, *regionNode) (*pb.DrillState, error)) ([]*pb.DrillState, error) {
-	nodes, done, err := a.everyRegion(ctx, contexts)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	ctx, cancel := context.WithTimeout(ctx, firstAnswer)
-	defer cancel()
-	var out []*pb.DrillState
-	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		s, err := ask(ctx, nodes[name])
-		if err != nil {
-			return nil, asked(fmt.Errorf("%s: %w", name, err))
-		}
-		out = append(out, s)
-	}
-	return out, nil
-}
-
-// drillView is what a region holds.
-type drillView struct {
-	Region  string   `json:"region"`
-	Drill   string   `json:"drill,omitempty"`
-	Phase   string   `json:"phase,omitempty"`
-	By      string   `json:"by,omitempty"`
-	Isolate string   `json:"isolate,omitempty"`
-	Left    float64  `json:"lease_left_seconds"`
-	Cuts    []string `json:"cuts"`
-	Last    string   `json:"last,omitempty"` // drill
-	How     string   `json:"last_ended,omitempty"`
-}
-
-func (a *app) showDrills(states []*pb.DrillState, alarm bool) error {
-	var views []drillView
-	held := false
-	rows := [][]string{{"REGION", "DRILL", "PHASE", "BY", "LEASE LEFT", "CUT", "LAST"}}
-	for _, s := range states {
-		v := drillView{Region: s.GetRegion(), Drill: s.GetId(), Phase: s.GetPhase(), By: s.GetBy(), Isolate: s.GetSpec().GetIsolate(), Left: nanoSeconds(s.GetLeftNano()), Cuts: []string{}, Last: s.GetLast().GetId(), How: s.GetLast().GetHow()}
-		for _, c := range s.GetCuts() {
-			text := fmt.Sprintf("%s %s %s %s", c.GetPeer(), c.GetFault(), strings.Join(c.GetPlanes(), "+"), strings.Join(c.GetDirections(), "+"))
-			if c.GetDrill() != s.GetId() {
-				text += " (not the drill's)"
-			}
-			v.Cuts = append(v.Cuts, text)
-		}
-		held = held || v.Drill != "" || len(v.Cuts) > 0
-		views = append(views, v)
-		left := "-"
-		if v.Drill != "" {
-			left = regions.Span(time.Duration(s.GetLeftNano()))
-		}
-		rows = append(rows, []string{v.Region, firstOf(v.Drill, "none"), firstOf(v.Phase, "-"), firstOf(v.By, "-"), left, firstOf(strings.Join(v.Cuts, "; "), "nothing"), strings.TrimSpace(v.Last + " " + v.How)})
-	}
-	if a.json() {
-		if err := a.printJSON(map[string]any{"regions": views}); err != nil {
-			return err
-		}
-	} else {
-		table(a.out, "", rows)
-	}
-	if held && alarm {
-		return ended(exitDegraded)
-	}
-	return nil
 }
 
 func (a *app) drillApprove() *cobra.Command {

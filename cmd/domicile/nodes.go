@@ -21,6 +21,7 @@ type regionNode struct {
 	Address         string         // of its operators' door
 	Admin, Door     *client.Client // as operator, and as producer and consumer, which tries once
 	Status          *pb.StatusResponse
+	Trust           *identity.Identity // nil: the context names no certificates
 }
 
 // firstAnswer bounds the first question to a node.
@@ -31,6 +32,20 @@ const firstAnswer = 10 * time.Second
 // are. Every context has to answer: a command about the federation says nothing about half
 // of it. The caller calls done.
 func (a *app) everyRegion(ctx context.Context, contexts []string) (nodes map[string]*regionNode, done func(), err error) {
+	all, done, err := a.everyNode(contexts)
+	if err != nil {
+		return nil, nil, err
+	}
+	if nodes, err = seated(ctx, all); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return nodes, done, nil
+}
+
+// everyNode opens clients for each node that the contexts name, and asks none of them. The
+// caller calls done.
+func (a *app) everyNode(contexts []string) (all []*regionNode, done func(), err error) {
 	f, path, err := a.loadContexts()
 	if err != nil {
 		return nil, nil, err
@@ -41,7 +56,6 @@ func (a *app) everyRegion(ctx context.Context, contexts []string) (nodes map[str
 	if len(contexts) == 0 {
 		return nil, nil, &api.Error{Code: api.ConfigInvalid, Op: "find regions", Field: "contexts", Value: path, Hint: "name a node of each region: domicile context add"}
 	}
-	var all []*regionNode
 	done = func() {
 		for _, n := range all {
 			n.Admin.Close()
@@ -50,22 +64,18 @@ func (a *app) everyRegion(ctx context.Context, contexts []string) (nodes map[str
 	}
 	for _, name := range contexts {
 		c, err := f.get(name)
+		if err == nil {
+			var n *regionNode
+			if n, err = openNode(name, c, filepath.Dir(path)); err == nil {
+				all = append(all, n)
+			}
+		}
 		if err != nil {
 			done()
 			return nil, nil, err
 		}
-		n, err := openNode(name, c, filepath.Dir(path))
-		if err != nil {
-			done()
-			return nil, nil, err
-		}
-		all = append(all, n)
 	}
-	if nodes, err = seated(ctx, all); err != nil {
-		done()
-		return nil, nil, err
-	}
-	return nodes, done, nil
+	return all, done, nil
 }
 
 // openNode makes the clients of one context, whose paths are relative to dir.
@@ -76,6 +86,7 @@ func openNode(name string, c namedContext, dir string) (*regionNode, error) {
 		}
 		return filepath.Join(dir, p)
 	}
+	n := &regionNode{Context: name, Address: c.Admin}
 	open := func(address, cert, key string, attempts int) (*client.Client, error) {
 		config := client.Config{Addresses: strings.Split(strings.ReplaceAll(address, " ", ""), ","), Attempts: attempts}
 		if c.CA != "" {
@@ -83,11 +94,10 @@ func openNode(name string, c namedContext, dir string) (*regionNode, error) {
 			if err != nil {
 				return nil, err
 			}
-			config.TLS = id.ClientTLS(identity.Region, "")
+			config.TLS, n.Trust = id.ClientTLS(identity.Region, ""), id
 		}
 		return client.New(config)
 	}
-	n := &regionNode{Context: name, Address: c.Admin}
 	var err error
 	if n.Admin, err = open(c.Admin, firstOf(c.AdminCert, c.Cert), firstOf(c.AdminKey, c.Key), 0); err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 type Drills struct {
 	pb.UnimplementedDrillServiceServer
 	Desk *drill.Desk
+	Node string // of a region of three; "": the region has one
 	// Caller is the name in the certificate of whoever called.
 	Caller func(context.Context) string
 	// Revision is that of the policy in force; "": none is.
@@ -134,6 +135,15 @@ func (s *Drills) Permissions(ctx context.Context, q *pb.PermissionsRequest) (*pb
 		m.Logs = append(m.Logs, permissionToProto(&list[i]))
 	}
 	return m, nil
+}
+
+// SearchStore looks for marks of a drill's records in the node's files.
+func (s *Drills) SearchStore(ctx context.Context, q *pb.SearchStoreRequest) (*pb.SearchStoreResponse, error) {
+	found, err := s.Desk.Search(ctx, s.Caller(ctx), q.GetMarks(), wire.TimeFromProto(q.GetSinceUnixNano()))
+	if err != nil {
+		return nil, wire.GRPCError(err)
+	}
+	return &pb.SearchStoreResponse{Region: s.Desk.Self, Node: s.Node, Files: found.Files, Bytes: found.Bytes, Older: found.Older, Found: found.Marks}, nil
 }
 
 func permissionToProto(p *failover.Permission) *pb.Permission {

@@ -25,7 +25,7 @@ type Gates interface {
 	Active() []link.Cut
 }
 
-// Config is what a Desk works with. All of it is required.
+// Config is what a Desk works with. All of it is required but Used.
 type Config struct {
 	Self       string
 	Federation *regions.Federation
@@ -35,7 +35,11 @@ type Config struct {
 	// Verifier checks approvals and roles by this node's own trust.
 	Verifier *approval.Verifier
 	// Audit notes that a drill was armed, before anything is cut.
-	Audit  func(ctx context.Context, id, reason string) error
+	Audit func(ctx context.Context, id, reason string) error
+	// Used are the ids that were armed here before this run, and when.
+	Used map[string]time.Time
+	// Files looks for texts in the files of this node that were changed since an instant.
+	Files  func(ctx context.Context, texts []string, since time.Time) (Found, error)
 	Clock  regions.Clock
 	Boot   regions.BootClock
 	Logger *slog.Logger
@@ -81,12 +85,13 @@ type State struct {
 // Desk is a node's part in drills. One is held at a time. It is safe for concurrent use.
 type Desk struct {
 	Config
-	shown atomic.Pointer[string] // id of the drill that is cut here; nil: none
+	shown     atomic.Pointer[string] // id of the drill that is cut here; nil: none
+	searching sync.Mutex             // held by the one search
 
 	mu   sync.Mutex
 	held *held
 	last End
-	used map[string]time.Time // ids of this run, and when: a consent is to one drill
+	used map[string]time.Time // ids, and when they were armed here: a consent is to one drill
 }
 
 type held struct {
@@ -104,7 +109,11 @@ type held struct {
 }
 
 // New is a desk that holds nothing.
-func New(c Config) *Desk { return &Desk{Config: c, used: map[string]time.Time{}} }
+func New(c Config) *Desk {
+	d := &Desk{Config: c, used: map[string]time.Time{}}
+	maps.Copy(d.used, c.Used)
+	return d
+}
 
 // Active is the id of the drill that holds links of this region; "": none.
 func (d *Desk) Active() string {
@@ -116,7 +125,7 @@ func (d *Desk) Active() string {
 
 // Arm keeps the node for a drill until its lease ends, if the manifest, the roles, the
 // approvals and the present state allow it. who is the operator's name. A dry run only
-// checks. Sent again by the same person it is the same drill, with its lease begun anew.
+// checks; one without a reason checks no approvals and tells what they have to sign. Sent again by the same person it is the same drill, with its lease begun anew.
 func (d *Desk) Arm(ctx context.Context, who, id string, s Spec, reason string, approvals []string, dryRun bool) (State, error) {
 	if err := d.permitted(who, id, &s, reason, approvals, dryRun); err != nil {
 		return State{}, err
@@ -131,13 +140,17 @@ func (d *Desk) Arm(ctx context.Context, who, id string, s Spec, reason string, a
 		return State{}, err
 	}
 	if dryRun {
+		if err := d.unused(id); err != nil && reason != "" {
+			return State{}, err
+		}
 		out := d.state()
 		out.Spec, out.Consent = s, s.Consent(d.Federation.Name(), id)
 		return out, nil
 	}
-	if err := d.spend(id); err != nil {
+	if err := d.unused(id); err != nil {
 		return State{}, err
 	}
+	d.used[id] = d.Clock.Now()
 	if err := d.Audit(ctx, id, reason); err != nil {
 		return State{}, err
 	}
@@ -155,14 +168,13 @@ const armedFor = 5 * time.Minute
 // maxUsed bounds the ids that are remembered; beyond it none is taken.
 const maxUsed = 10_000
 
-// spend refuses an id that was used while an approval of it could still count.
-func (d *Desk) spend(id string) error {
+// unused refuses an id that was used while an approval of it could still count.
+func (d *Desk) unused(id string) error {
 	now := d.Clock.Now()
 	maps.DeleteFunc(d.used, func(_ string, at time.Time) bool { return now.Sub(at) > approval.MaxLife })
 	if _, again := d.used[id]; again || len(d.used) >= maxUsed {
 		return &api.Error{Code: api.Conflict, Op: "arm drill", Region: d.Self, Field: "drill", Value: id, Hint: "a drill of that id was held here already: each takes an id, and approvals, of its own"}
 	}
-	d.used[id] = now
 	return nil
 }
 
@@ -180,8 +192,8 @@ func (d *Desk) permitted(who, id string, s *Spec, reason string, approvals []str
 	if err := d.Verifier.Rules.Has(who, approval.Operator, approval.Incident); err != nil {
 		return err
 	}
-	if dryRun && len(approvals) == 0 {
-		return nil
+	if dryRun && reason == "" && len(approvals) == 0 {
+		return nil // asked for what an approval has to sign
 	}
 	if strings.TrimSpace(reason) == "" || len(reason) > 500 {
 		return &api.Error{Code: api.BadRequest, Op: "arm drill", Field: "reason", Hint: "say why, in at most 500 bytes: it is kept in the audits"}

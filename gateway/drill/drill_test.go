@@ -74,7 +74,10 @@ func newRig(t *testing.T, self string, approvals int) *rig {
 	r.Desk = drill.New(drill.Config{Self: self, Federation: f, Gates: func() (drill.Gates, error) { return r.gates, nil },
 		Verifier: &approval.Verifier{Federation: "shop", Trust: trust, Clock: r.clock, Rules: approval.Rules{{Match: "*", Roles: []string{approval.Operator}}}},
 		Audit:    func(_ context.Context, id, reason string) error { r.acts = append(r.acts, id+" "+reason); return nil },
-		Clock:    r.clock, Boot: regions.SystemBootClock, Logger: slog.New(slog.DiscardHandler)})
+		Files: func(_ context.Context, texts []string, _ time.Time) (drill.Found, error) {
+			return drill.Found{Marks: make([]uint64, len(texts))}, nil
+		},
+		Clock: r.clock, Boot: regions.SystemBootClock, Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(r.Release)
 	return r
 }
@@ -222,5 +225,22 @@ func TestR14i_EachSideHoldsItsHalf(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s holds %v", self, got)
 		}
+	}
+}
+
+// TestR14i_OnlyADrillsMarksAreLookedFor: a search can't be used to ask what people stored.
+func TestR14i_OnlyADrillsMarksAreLookedFor(t *testing.T) {
+	r := newRig(t, "eu-west", 0)
+	const mark = "drill-d6eeinz3my4it6yk-0b"
+	if found, err := r.Search(t.Context(), "ada", []string{mark}, r.clock.Now()); err != nil || len(found.Marks) != 1 {
+		t.Errorf("%+v %v", found, err)
+	}
+	for _, text := range []string{"", "alice@example.com", "drill-alice-0b", mark + "1", "drill-d6eeinz3my4it6yk", "drill-d6eeinz3my4it6y1-0b", "d6eeinz3my4it6yk-0b"} {
+		if _, err := r.Search(t.Context(), "ada", []string{mark, text}, r.clock.Now()); api.CodeOf(err) != api.BadRequest || strings.Contains(err.Error(), "alice") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, err := r.Search(t.Context(), "ada", nil, r.clock.Now()); api.CodeOf(err) != api.BadRequest {
+		t.Errorf("nothing to look for: %v", err)
 	}
 }

@@ -64,7 +64,7 @@ func (s *Spec) Check(f *regions.Federation, now time.Time) error {
 	}
 	switch {
 	case s.For > limits.MaxFor:
-		return &api.Error{Code: api.PermissionDenied, Op: "check drill", Field: "for", Value: s.For.String(), Hint: "federation.yaml permits at most " + regions.Span(limits.MaxFor)}
+		return &api.Error{Code: api.PermissionDenied, Op: "check drill", Field: "for", Value: s.For.String(), Hint: "federation.yaml permits at most " + regions.Span(limits.MaxFor) + ", the lease in which a cut heals included"}
 	case !limits.Holds(now, s.For):
 		return &api.Error{Code: api.PermissionDenied, Op: "check drill", Field: "window", Value: now.UTC().Format("Mon 15:04"), Hint: "federation.yaml permits drills within " + limits.WindowsText() + " UTC, to their end"}
 	}

@@ -6,10 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
 	"domicile/regions"
+	"domicile/regions/approval"
 )
 
 // An audit reads a whole disk: a second one is told that it has to wait.
@@ -52,5 +54,46 @@ func TestB12_ATornLineOfTheAuditSwallowsNoOther(t *testing.T) {
 		if err := json.Unmarshal(lines[len(lines)-1], &last); err != nil || last.Act != "delete" {
 			t.Fatalf("cut at %d: %q %v", cut, lines, err)
 		}
+	}
+}
+
+// TestR14i_AConsentToADrillCountsOnceOverARestart: which drills were armed is read from the
+// audit, as long as an approval of them could still count, whatever a crash left behind.
+func TestR14i_AConsentToADrillCountsOnceOverARestart(t *testing.T) {
+	clock := regions.NewManualClock(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC))
+	n := &Node{cfg: Config{Data: t.TempDir()}, seams: Seams{Clock: clock}}
+	path := filepath.Join(n.cfg.Data, actsFile)
+	used := func() map[string]time.Time {
+		u, err := drillsOf(path, clock.Now().Add(-approval.MaxLife))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	if len(used()) != 0 {
+		t.Error("no audit is no drill")
+	}
+	for _, id := range []string{"one", "two"} {
+		if err := n.auditDrill(t.Context(), id, "test"); err != nil {
+			t.Fatal(err)
+		}
+		clock.Advance(time.Hour)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil || os.WriteFile(path, whole[:len(whole)-3], 0o600) != nil {
+		t.Fatal(err)
+	}
+	if u := used(); len(u) != 1 || u["one"].IsZero() {
+		t.Errorf("with a torn end: %v", u)
+	}
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if u := used(); len(u) != 2 {
+		t.Errorf("%v", u)
+	}
+	clock.Advance(approval.MaxLife - time.Hour)
+	if u := used(); len(u) != 1 || u["two"].IsZero() {
+		t.Errorf("a day later: %v", u)
 	}
 }

@@ -14,7 +14,7 @@ import (
 func (n *Node) openDoors(ctx context.Context) error {
 	var err error
 	if n.desk, err = n.openOne(ctx, "listen.admin", n.cfg.Listen.Admin, door.Config{Admin: n.admin, Placement: n.placings, Failover: n.moves,
-		Divergence: &admin.Divergences{Desk: (*divergences)(n)}, Drill: &admin.Drills{Desk: n.drills, Caller: caller, Ask: n.permissions, Revision: func() string { return n.policyState().Revision }}}); err != nil {
+		Divergence: &admin.Divergences{Desk: (*divergences)(n)}, Drill: &admin.Drills{Desk: n.drills, Node: n.cfg.Node, Caller: caller, Ask: n.permissions, Revision: func() string { return n.policyState().Revision }}}); err != nil {
 		return err
 	}
 	n.onClose("operators' door", n.desk.Close)

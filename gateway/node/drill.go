@@ -1,22 +1,63 @@
 package node
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
 
+	"domicile/api"
 	"domicile/gateway/drill"
 	"domicile/regions/approval"
 )
 
 // openDrills makes what operators cut links with. What it holds ends with the node.
 func (n *Node) openDrills(context.Context) error {
+	used, err := drillsOf(filepath.Join(n.cfg.Data, actsFile), n.seams.Clock.Now().Add(-approval.MaxLife))
+	if err != nil {
+		return err
+	}
 	n.drills = drill.New(drill.Config{
-		Self: n.cfg.Region, Federation: n.federation, Gates: n.drillGates, Audit: n.auditDrill,
+		Self: n.cfg.Region, Federation: n.federation, Gates: n.drillGates, Audit: n.auditDrill, Files: n.searchFiles, Used: used,
 		Verifier: &approval.Verifier{Federation: n.federation.Name(), Trust: n.identity, Rules: n.operators(), Clock: n.seams.Clock},
 		Clock:    n.seams.Clock, Boot: n.seams.Boot, Logger: n.logger,
 	})
 	n.onClose("drills", func(context.Context) error { n.drills.Release(); return nil })
 	return nil
 }
+
+// drillsOf reads in the audit which drills were armed here since an instant, so that a
+// restart does not make a consent count twice.
+func drillsOf(path string, since time.Time) (map[string]time.Time, error) {
+	used := map[string]time.Time{}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return used, nil
+	}
+	if err == nil {
+		defer f.Close()
+		lines := bufio.NewScanner(f)
+		lines.Buffer(nil, maxAct)
+		for lines.Scan() {
+			var a act
+			if json.Unmarshal(lines.Bytes(), &a) == nil && a.Act == "drill" && !a.At.Before(since) { // a torn line began nothing
+				used[a.Plan] = a.At
+			}
+		}
+		err = lines.Err()
+	}
+	if err != nil {
+		return nil, &api.Error{Code: api.StorageFailed, Op: "read audit", Field: "data", Value: path, Err: err, Hint: "it says which drills were armed here: see that the disk can be read"}
+	}
+	return used, nil
+}
+
+// maxAct bounds a line of the audit, in bytes: a purge names each log that it was done to.
+const maxAct = 16 << 20
 
 // drillGates are the gates under the region's links, which are at the node with the seat.
 func (n *Node) drillGates() (drill.Gates, error) {

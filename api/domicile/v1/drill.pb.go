@@ -21,6 +21,142 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type SearchStoreRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Marks         []string               `protobuf:"bytes,1,rep,name=marks,proto3" json:"marks,omitempty"`                                         // what the ids of a drill's producers begin with, at most 256
+	SinceUnixNano int64                  `protobuf:"varint,2,opt,name=since_unix_nano,json=sinceUnixNano,proto3" json:"since_unix_nano,omitempty"` // files that were last changed before it are not read
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchStoreRequest) Reset() {
+	*x = SearchStoreRequest{}
+	mi := &file_domicile_v1_drill_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchStoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchStoreRequest) ProtoMessage() {}
+
+func (x *SearchStoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_drill_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchStoreRequest.ProtoReflect.Descriptor instead.
+func (*SearchStoreRequest) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *SearchStoreRequest) GetMarks() []string {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
+}
+
+func (x *SearchStoreRequest) GetSinceUnixNano() int64 {
+	if x != nil {
+		return x.SinceUnixNano
+	}
+	return 0
+}
+
+type SearchStoreResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`    // of a region of three
+	Files         uint64                 `protobuf:"varint,3,opt,name=files,proto3" json:"files,omitempty"` // read to their end
+	Bytes         uint64                 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Older         uint64                 `protobuf:"varint,5,opt,name=older,proto3" json:"older,omitempty"`        // files that were not read: last changed before the request's instant
+	Found         []uint64               `protobuf:"varint,6,rep,packed,name=found,proto3" json:"found,omitempty"` // occurrences of each mark, in the order of the request
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchStoreResponse) Reset() {
+	*x = SearchStoreResponse{}
+	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchStoreResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchStoreResponse) ProtoMessage() {}
+
+func (x *SearchStoreResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchStoreResponse.ProtoReflect.Descriptor instead.
+func (*SearchStoreResponse) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SearchStoreResponse) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *SearchStoreResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SearchStoreResponse) GetFiles() uint64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *SearchStoreResponse) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *SearchStoreResponse) GetOlder() uint64 {
+	if x != nil {
+		return x.Older
+	}
+	return 0
+}
+
+func (x *SearchStoreResponse) GetFound() []uint64 {
+	if x != nil {
+		return x.Found
+	}
+	return nil
+}
+
 type PermissionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"` // empty: all
@@ -30,7 +166,7 @@ type PermissionsRequest struct {
 
 func (x *PermissionsRequest) Reset() {
 	*x = PermissionsRequest{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[0]
+	mi := &file_domicile_v1_drill_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -42,7 +178,7 @@ func (x *PermissionsRequest) String() string {
 func (*PermissionsRequest) ProtoMessage() {}
 
 func (x *PermissionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[0]
+	mi := &file_domicile_v1_drill_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -55,7 +191,7 @@ func (x *PermissionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionsRequest.ProtoReflect.Descriptor instead.
 func (*PermissionsRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{0}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *PermissionsRequest) GetTopic() string {
@@ -77,7 +213,7 @@ type PermissionsResponse struct {
 
 func (x *PermissionsResponse) Reset() {
 	*x = PermissionsResponse{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	mi := &file_domicile_v1_drill_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -89,7 +225,7 @@ func (x *PermissionsResponse) String() string {
 func (*PermissionsResponse) ProtoMessage() {}
 
 func (x *PermissionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	mi := &file_domicile_v1_drill_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -102,7 +238,7 @@ func (x *PermissionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionsResponse.ProtoReflect.Descriptor instead.
 func (*PermissionsResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{1}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PermissionsResponse) GetRegion() string {
@@ -155,7 +291,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[2]
+	mi := &file_domicile_v1_drill_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -167,7 +303,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[2]
+	mi := &file_domicile_v1_drill_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -180,7 +316,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{2}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Permission) GetLog() *LogId {
@@ -290,7 +426,7 @@ type DrillSpec struct {
 
 func (x *DrillSpec) Reset() {
 	*x = DrillSpec{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[3]
+	mi := &file_domicile_v1_drill_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -302,7 +438,7 @@ func (x *DrillSpec) String() string {
 func (*DrillSpec) ProtoMessage() {}
 
 func (x *DrillSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[3]
+	mi := &file_domicile_v1_drill_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -315,7 +451,7 @@ func (x *DrillSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillSpec.ProtoReflect.Descriptor instead.
 func (*DrillSpec) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{3}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DrillSpec) GetIsolate() string {
@@ -373,14 +509,14 @@ type ArmDrillRequest struct {
 	Spec          *DrillSpec             `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Approvals     []string               `protobuf:"bytes,4,rep,name=approvals,proto3" json:"approvals,omitempty"`          // signed statements
-	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // check, and keep nothing
+	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // check, and keep nothing; without a reason approvals are not asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ArmDrillRequest) Reset() {
 	*x = ArmDrillRequest{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[4]
+	mi := &file_domicile_v1_drill_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -392,7 +528,7 @@ func (x *ArmDrillRequest) String() string {
 func (*ArmDrillRequest) ProtoMessage() {}
 
 func (x *ArmDrillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[4]
+	mi := &file_domicile_v1_drill_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -405,7 +541,7 @@ func (x *ArmDrillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmDrillRequest.ProtoReflect.Descriptor instead.
 func (*ArmDrillRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{4}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ArmDrillRequest) GetId() string {
@@ -453,7 +589,7 @@ type DrillRef struct {
 
 func (x *DrillRef) Reset() {
 	*x = DrillRef{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[5]
+	mi := &file_domicile_v1_drill_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -465,7 +601,7 @@ func (x *DrillRef) String() string {
 func (*DrillRef) ProtoMessage() {}
 
 func (x *DrillRef) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[5]
+	mi := &file_domicile_v1_drill_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -478,7 +614,7 @@ func (x *DrillRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillRef.ProtoReflect.Descriptor instead.
 func (*DrillRef) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{5}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DrillRef) GetId() string {
@@ -496,7 +632,7 @@ type DrillStatusRequest struct {
 
 func (x *DrillStatusRequest) Reset() {
 	*x = DrillStatusRequest{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[6]
+	mi := &file_domicile_v1_drill_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +644,7 @@ func (x *DrillStatusRequest) String() string {
 func (*DrillStatusRequest) ProtoMessage() {}
 
 func (x *DrillStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[6]
+	mi := &file_domicile_v1_drill_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +657,7 @@ func (x *DrillStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillStatusRequest.ProtoReflect.Descriptor instead.
 func (*DrillStatusRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{6}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{8}
 }
 
 // DrillState is what a node holds.
@@ -550,7 +686,7 @@ type DrillState struct {
 
 func (x *DrillState) Reset() {
 	*x = DrillState{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[7]
+	mi := &file_domicile_v1_drill_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -562,7 +698,7 @@ func (x *DrillState) String() string {
 func (*DrillState) ProtoMessage() {}
 
 func (x *DrillState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[7]
+	mi := &file_domicile_v1_drill_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -575,7 +711,7 @@ func (x *DrillState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillState.ProtoReflect.Descriptor instead.
 func (*DrillState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{7}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DrillState) GetRegion() string {
@@ -710,7 +846,7 @@ type DrillMap struct {
 
 func (x *DrillMap) Reset() {
 	*x = DrillMap{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[8]
+	mi := &file_domicile_v1_drill_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +858,7 @@ func (x *DrillMap) String() string {
 func (*DrillMap) ProtoMessage() {}
 
 func (x *DrillMap) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[8]
+	mi := &file_domicile_v1_drill_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +871,7 @@ func (x *DrillMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillMap.ProtoReflect.Descriptor instead.
 func (*DrillMap) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{8}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DrillMap) GetManifestDigest() string {
@@ -776,7 +912,7 @@ type DrillBoundary struct {
 
 func (x *DrillBoundary) Reset() {
 	*x = DrillBoundary{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[9]
+	mi := &file_domicile_v1_drill_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +924,7 @@ func (x *DrillBoundary) String() string {
 func (*DrillBoundary) ProtoMessage() {}
 
 func (x *DrillBoundary) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[9]
+	mi := &file_domicile_v1_drill_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +937,7 @@ func (x *DrillBoundary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillBoundary.ProtoReflect.Descriptor instead.
 func (*DrillBoundary) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{9}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DrillBoundary) GetName() string {
@@ -829,7 +965,7 @@ type DrillRegion struct {
 
 func (x *DrillRegion) Reset() {
 	*x = DrillRegion{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[10]
+	mi := &file_domicile_v1_drill_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +977,7 @@ func (x *DrillRegion) String() string {
 func (*DrillRegion) ProtoMessage() {}
 
 func (x *DrillRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[10]
+	mi := &file_domicile_v1_drill_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +990,7 @@ func (x *DrillRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillRegion.ProtoReflect.Descriptor instead.
 func (*DrillRegion) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{10}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DrillRegion) GetName() string {
@@ -893,7 +1029,7 @@ type DrillCut struct {
 
 func (x *DrillCut) Reset() {
 	*x = DrillCut{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[11]
+	mi := &file_domicile_v1_drill_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +1041,7 @@ func (x *DrillCut) String() string {
 func (*DrillCut) ProtoMessage() {}
 
 func (x *DrillCut) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[11]
+	mi := &file_domicile_v1_drill_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1054,7 @@ func (x *DrillCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillCut.ProtoReflect.Descriptor instead.
 func (*DrillCut) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{11}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrillCut) GetPeer() string {
@@ -975,7 +1111,7 @@ type DrillEnd struct {
 
 func (x *DrillEnd) Reset() {
 	*x = DrillEnd{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[12]
+	mi := &file_domicile_v1_drill_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1123,7 @@ func (x *DrillEnd) String() string {
 func (*DrillEnd) ProtoMessage() {}
 
 func (x *DrillEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[12]
+	mi := &file_domicile_v1_drill_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1136,7 @@ func (x *DrillEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillEnd.ProtoReflect.Descriptor instead.
 func (*DrillEnd) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{12}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DrillEnd) GetId() string {
@@ -1028,7 +1164,17 @@ var File_domicile_v1_drill_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\n" +
-	"\x17domicile/v1/drill.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\"*\n" +
+	"\x17domicile/v1/drill.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\"R\n" +
+	"\x12SearchStoreRequest\x12\x14\n" +
+	"\x05marks\x18\x01 \x03(\tR\x05marks\x12&\n" +
+	"\x0fsince_unix_nano\x18\x02 \x01(\x03R\rsinceUnixNano\"\x99\x01\n" +
+	"\x13SearchStoreResponse\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
+	"\x05files\x18\x03 \x01(\x04R\x05files\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x14\n" +
+	"\x05older\x18\x05 \x01(\x04R\x05older\x12\x14\n" +
+	"\x05found\x18\x06 \x03(\x04R\x05found\"*\n" +
 	"\x12PermissionsRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\"\xa7\x01\n" +
 	"\x13PermissionsResponse\x12\x16\n" +
@@ -1119,7 +1265,7 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03how\x18\x02 \x01(\tR\x03how\x12 \n" +
 	"\fat_unix_nano\x18\x03 \x01(\x03R\n" +
-	"atUnixNano2\xa3\x03\n" +
+	"atUnixNano2\xf5\x03\n" +
 	"\fDrillService\x12A\n" +
 	"\bArmDrill\x12\x1c.domicile.v1.ArmDrillRequest\x1a\x17.domicile.v1.DrillState\x12:\n" +
 	"\bCutDrill\x12\x15.domicile.v1.DrillRef\x1a\x17.domicile.v1.DrillState\x12<\n" +
@@ -1127,7 +1273,8 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"RenewDrill\x12\x15.domicile.v1.DrillRef\x1a\x17.domicile.v1.DrillState\x12;\n" +
 	"\tHealDrill\x12\x15.domicile.v1.DrillRef\x1a\x17.domicile.v1.DrillState\x12G\n" +
 	"\vDrillStatus\x12\x1f.domicile.v1.DrillStatusRequest\x1a\x17.domicile.v1.DrillState\x12P\n" +
-	"\vPermissions\x12\x1f.domicile.v1.PermissionsRequest\x1a .domicile.v1.PermissionsResponseB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
+	"\vPermissions\x12\x1f.domicile.v1.PermissionsRequest\x1a .domicile.v1.PermissionsResponse\x12P\n" +
+	"\vSearchStore\x12\x1f.domicile.v1.SearchStoreRequest\x1a .domicile.v1.SearchStoreResponseB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
 var (
 	file_domicile_v1_drill_proto_rawDescOnce sync.Once
@@ -1141,49 +1288,53 @@ func file_domicile_v1_drill_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_drill_proto_rawDescData
 }
 
-var file_domicile_v1_drill_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_domicile_v1_drill_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_domicile_v1_drill_proto_goTypes = []any{
-	(*PermissionsRequest)(nil),  // 0: domicile.v1.PermissionsRequest
-	(*PermissionsResponse)(nil), // 1: domicile.v1.PermissionsResponse
-	(*Permission)(nil),          // 2: domicile.v1.Permission
-	(*DrillSpec)(nil),           // 3: domicile.v1.DrillSpec
-	(*ArmDrillRequest)(nil),     // 4: domicile.v1.ArmDrillRequest
-	(*DrillRef)(nil),            // 5: domicile.v1.DrillRef
-	(*DrillStatusRequest)(nil),  // 6: domicile.v1.DrillStatusRequest
-	(*DrillState)(nil),          // 7: domicile.v1.DrillState
-	(*DrillMap)(nil),            // 8: domicile.v1.DrillMap
-	(*DrillBoundary)(nil),       // 9: domicile.v1.DrillBoundary
-	(*DrillRegion)(nil),         // 10: domicile.v1.DrillRegion
-	(*DrillCut)(nil),            // 11: domicile.v1.DrillCut
-	(*DrillEnd)(nil),            // 12: domicile.v1.DrillEnd
-	(*LogId)(nil),               // 13: domicile.v1.LogId
-	(*Epoch)(nil),               // 14: domicile.v1.Epoch
+	(*SearchStoreRequest)(nil),  // 0: domicile.v1.SearchStoreRequest
+	(*SearchStoreResponse)(nil), // 1: domicile.v1.SearchStoreResponse
+	(*PermissionsRequest)(nil),  // 2: domicile.v1.PermissionsRequest
+	(*PermissionsResponse)(nil), // 3: domicile.v1.PermissionsResponse
+	(*Permission)(nil),          // 4: domicile.v1.Permission
+	(*DrillSpec)(nil),           // 5: domicile.v1.DrillSpec
+	(*ArmDrillRequest)(nil),     // 6: domicile.v1.ArmDrillRequest
+	(*DrillRef)(nil),            // 7: domicile.v1.DrillRef
+	(*DrillStatusRequest)(nil),  // 8: domicile.v1.DrillStatusRequest
+	(*DrillState)(nil),          // 9: domicile.v1.DrillState
+	(*DrillMap)(nil),            // 10: domicile.v1.DrillMap
+	(*DrillBoundary)(nil),       // 11: domicile.v1.DrillBoundary
+	(*DrillRegion)(nil),         // 12: domicile.v1.DrillRegion
+	(*DrillCut)(nil),            // 13: domicile.v1.DrillCut
+	(*DrillEnd)(nil),            // 14: domicile.v1.DrillEnd
+	(*LogId)(nil),               // 15: domicile.v1.LogId
+	(*Epoch)(nil),               // 16: domicile.v1.Epoch
 }
 var file_domicile_v1_drill_proto_depIdxs = []int32{
-	2,  // 0: domicile.v1.PermissionsResponse.logs:type_name -> domicile.v1.Permission
-	13, // 1: domicile.v1.Permission.log:type_name -> domicile.v1.LogId
-	14, // 2: domicile.v1.Permission.epoch:type_name -> domicile.v1.Epoch
-	3,  // 3: domicile.v1.ArmDrillRequest.spec:type_name -> domicile.v1.DrillSpec
-	3,  // 4: domicile.v1.DrillState.spec:type_name -> domicile.v1.DrillSpec
-	11, // 5: domicile.v1.DrillState.cuts:type_name -> domicile.v1.DrillCut
-	12, // 6: domicile.v1.DrillState.last:type_name -> domicile.v1.DrillEnd
-	8,  // 7: domicile.v1.DrillState.map:type_name -> domicile.v1.DrillMap
-	9,  // 8: domicile.v1.DrillMap.boundaries:type_name -> domicile.v1.DrillBoundary
-	10, // 9: domicile.v1.DrillMap.regions:type_name -> domicile.v1.DrillRegion
-	4,  // 10: domicile.v1.DrillService.ArmDrill:input_type -> domicile.v1.ArmDrillRequest
-	5,  // 11: domicile.v1.DrillService.CutDrill:input_type -> domicile.v1.DrillRef
-	5,  // 12: domicile.v1.DrillService.RenewDrill:input_type -> domicile.v1.DrillRef
-	5,  // 13: domicile.v1.DrillService.HealDrill:input_type -> domicile.v1.DrillRef
-	6,  // 14: domicile.v1.DrillService.DrillStatus:input_type -> domicile.v1.DrillStatusRequest
-	0,  // 15: domicile.v1.DrillService.Permissions:input_type -> domicile.v1.PermissionsRequest
-	7,  // 16: domicile.v1.DrillService.ArmDrill:output_type -> domicile.v1.DrillState
-	7,  // 17: domicile.v1.DrillService.CutDrill:output_type -> domicile.v1.DrillState
-	7,  // 18: domicile.v1.DrillService.RenewDrill:output_type -> domicile.v1.DrillState
-	7,  // 19: domicile.v1.DrillService.HealDrill:output_type -> domicile.v1.DrillState
-	7,  // 20: domicile.v1.DrillService.DrillStatus:output_type -> domicile.v1.DrillState
-	1,  // 21: domicile.v1.DrillService.Permissions:output_type -> domicile.v1.PermissionsResponse
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
+	4,  // 0: domicile.v1.PermissionsResponse.logs:type_name -> domicile.v1.Permission
+	15, // 1: domicile.v1.Permission.log:type_name -> domicile.v1.LogId
+	16, // 2: domicile.v1.Permission.epoch:type_name -> domicile.v1.Epoch
+	5,  // 3: domicile.v1.ArmDrillRequest.spec:type_name -> domicile.v1.DrillSpec
+	5,  // 4: domicile.v1.DrillState.spec:type_name -> domicile.v1.DrillSpec
+	13, // 5: domicile.v1.DrillState.cuts:type_name -> domicile.v1.DrillCut
+	14, // 6: domicile.v1.DrillState.last:type_name -> domicile.v1.DrillEnd
+	10, // 7: domicile.v1.DrillState.map:type_name -> domicile.v1.DrillMap
+	11, // 8: domicile.v1.DrillMap.boundaries:type_name -> domicile.v1.DrillBoundary
+	12, // 9: domicile.v1.DrillMap.regions:type_name -> domicile.v1.DrillRegion
+	6,  // 10: domicile.v1.DrillService.ArmDrill:input_type -> domicile.v1.ArmDrillRequest
+	7,  // 11: domicile.v1.DrillService.CutDrill:input_type -> domicile.v1.DrillRef
+	7,  // 12: domicile.v1.DrillService.RenewDrill:input_type -> domicile.v1.DrillRef
+	7,  // 13: domicile.v1.DrillService.HealDrill:input_type -> domicile.v1.DrillRef
+	8,  // 14: domicile.v1.DrillService.DrillStatus:input_type -> domicile.v1.DrillStatusRequest
+	2,  // 15: domicile.v1.DrillService.Permissions:input_type -> domicile.v1.PermissionsRequest
+	0,  // 16: domicile.v1.DrillService.SearchStore:input_type -> domicile.v1.SearchStoreRequest
+	9,  // 17: domicile.v1.DrillService.ArmDrill:output_type -> domicile.v1.DrillState
+	9,  // 18: domicile.v1.DrillService.CutDrill:output_type -> domicile.v1.DrillState
+	9,  // 19: domicile.v1.DrillService.RenewDrill:output_type -> domicile.v1.DrillState
+	9,  // 20: domicile.v1.DrillService.HealDrill:output_type -> domicile.v1.DrillState
+	9,  // 21: domicile.v1.DrillService.DrillStatus:output_type -> domicile.v1.DrillState
+	3,  // 22: domicile.v1.DrillService.Permissions:output_type -> domicile.v1.PermissionsResponse
+	1,  // 23: domicile.v1.DrillService.SearchStore:output_type -> domicile.v1.SearchStoreResponse
+	17, // [17:24] is the sub-list for method output_type
+	10, // [10:17] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
 	10, // [10:10] is the sub-list for extension extendee
 	0,  // [0:10] is the sub-list for field type_name
@@ -1201,7 +1352,7 @@ func file_domicile_v1_drill_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_drill_proto_rawDesc), len(file_domicile_v1_drill_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

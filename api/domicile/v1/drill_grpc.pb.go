@@ -25,6 +25,7 @@ const (
 	DrillService_HealDrill_FullMethodName   = "/domicile.v1.DrillService/HealDrill"
 	DrillService_DrillStatus_FullMethodName = "/domicile.v1.DrillService/DrillStatus"
 	DrillService_Permissions_FullMethodName = "/domicile.v1.DrillService/Permissions"
+	DrillService_SearchStore_FullMethodName = "/domicile.v1.DrillService/SearchStore"
 )
 
 // DrillServiceClient is the client API for DrillService service.
@@ -49,6 +50,10 @@ type DrillServiceClient interface {
 	// Permissions says of every log whose home is elsewhere whether it may fail over to this
 	// region now, by the rules that a forced move goes by, and begins nothing.
 	Permissions(ctx context.Context, in *PermissionsRequest, opts ...grpc.CallOption) (*PermissionsResponse, error)
+	// SearchStore looks for marks of a drill's own records in the files of this node's data
+	// folder, in every form in which software writes bytes down. Nothing but such marks can
+	// be asked for, and nothing of what is stored is answered but how often they are there.
+	SearchStore(ctx context.Context, in *SearchStoreRequest, opts ...grpc.CallOption) (*SearchStoreResponse, error)
 }
 
 type drillServiceClient struct {
@@ -119,6 +124,16 @@ func (c *drillServiceClient) Permissions(ctx context.Context, in *PermissionsReq
 	return out, nil
 }
 
+func (c *drillServiceClient) SearchStore(ctx context.Context, in *SearchStoreRequest, opts ...grpc.CallOption) (*SearchStoreResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SearchStoreResponse)
+	err := c.cc.Invoke(ctx, DrillService_SearchStore_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DrillServiceServer is the server API for DrillService service.
 // All implementations must embed UnimplementedDrillServiceServer
 // for forward compatibility.
@@ -141,6 +156,10 @@ type DrillServiceServer interface {
 	// Permissions says of every log whose home is elsewhere whether it may fail over to this
 	// region now, by the rules that a forced move goes by, and begins nothing.
 	Permissions(context.Context, *PermissionsRequest) (*PermissionsResponse, error)
+	// SearchStore looks for marks of a drill's own records in the files of this node's data
+	// folder, in every form in which software writes bytes down. Nothing but such marks can
+	// be asked for, and nothing of what is stored is answered but how often they are there.
+	SearchStore(context.Context, *SearchStoreRequest) (*SearchStoreResponse, error)
 	mustEmbedUnimplementedDrillServiceServer()
 }
 
@@ -168,6 +187,9 @@ func (UnimplementedDrillServiceServer) DrillStatus(context.Context, *DrillStatus
 }
 func (UnimplementedDrillServiceServer) Permissions(context.Context, *PermissionsRequest) (*PermissionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Permissions not implemented")
+}
+func (UnimplementedDrillServiceServer) SearchStore(context.Context, *SearchStoreRequest) (*SearchStoreResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SearchStore not implemented")
 }
 func (UnimplementedDrillServiceServer) mustEmbedUnimplementedDrillServiceServer() {}
 func (UnimplementedDrillServiceServer) testEmbeddedByValue()                      {}
@@ -298,6 +320,24 @@ func _DrillService_Permissions_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DrillService_SearchStore_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SearchStoreRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DrillServiceServer).SearchStore(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DrillService_SearchStore_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DrillServiceServer).SearchStore(ctx, req.(*SearchStoreRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // DrillService_ServiceDesc is the grpc.ServiceDesc for DrillService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -328,6 +368,10 @@ var DrillService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Permissions",
 			Handler:    _DrillService_Permissions_Handler,
+		},
+		{
+			MethodName: "SearchStore",
+			Handler:    _DrillService_SearchStore_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

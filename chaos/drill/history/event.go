@@ -58,6 +58,7 @@ const (
 	CatchUp      Phase = "CATCHUP"
 	Failback     Phase = "FAILBACK"
 	ReconcileAll Phase = "RECONCILE"
+	Search       Phase = "SEARCH"
 	ReportPhase  Phase = "REPORT"
 )
 
@@ -87,6 +88,7 @@ const (
 	ActRenew  = "renew"  // lengthen the lease
 	ActHeal   = "heal"   // end the fault
 	ActLapsed = "lapsed" // the lease ran out
+	ActEnded  = "ended"  // somebody else had healed it
 	ActStatus = "status" // asked and answered
 )
 

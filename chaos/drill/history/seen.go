@@ -189,13 +189,15 @@ type Reconcile struct {
 	Text        string `json:"text,omitempty"`
 }
 
-// Scan is a search for the drill's tokens in files outside their boundary.
+// Scan is a search for the marks of the drill's resident records in files: outside their
+// boundary, or at home, where they have to be found.
 type Scan struct {
 	Where string `json:"where"` // which files
 	Files uint64 `json:"files"`
 	Bytes uint64 `json:"bytes"`
-	Sown  uint64 `json:"sown"` // tokens that were looked for
-	Hits  uint64 `json:"hits"`
-	Home  bool   `json:"home"` // at home, where they have to be found
+	Older uint64 `json:"older,omitempty"` // files that were last changed before the drill, and not read
+	Sown  uint64 `json:"sown"`            // marks that were looked for
+	Hits  uint64 `json:"hits"`            // outside: occurrences of any; at home: marks that were found
+	Home  bool   `json:"home"`
 	Text  string `json:"text,omitempty"`
 }

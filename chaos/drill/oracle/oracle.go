@@ -67,6 +67,7 @@ type Oracle struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
+	spans     latencies
 	producers []*producer
 	byName    map[string]*producer // by what its ids begin with
 
@@ -166,4 +167,26 @@ func each(ctx context.Context, d time.Duration, do func()) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// Mark is what every record of one producer carries in its id, its key and its body, and
+// nothing else in the world does.
+type Mark struct {
+	Text, Residency string
+	Records         uint64 // that were acknowledged with it
+}
+
+// Marks are those of all producers.
+func (o *Oracle) Marks() []Mark {
+	var out []Mark
+	for _, p := range o.producers {
+		m := Mark{Text: p.prefix, Residency: p.feed.Residency}
+		p.mu.Lock()
+		for _, acked := range p.acked {
+			m.Records += acked.count
+		}
+		p.mu.Unlock()
+		out = append(out, m)
+	}
+	return out
 }

@@ -105,6 +105,7 @@ func (p *producer) answered(number uint64, begin time.Duration, r api.Record, ac
 	if err == nil {
 		s = sheet{outcome: history.Acked, log: ack.Log.String(), region: ack.Region, epoch: ack.Epoch.String(), durable: ack.Durability}
 		row.Sequence, row.Repeat = ack.Sequence, ack.Duplicate
+		p.oracle.spans.add(took{row.End, row.End - begin})
 	} else {
 		s = sheet{outcome: history.NotStored, code: api.CodeOf(err)}
 		if s.code.Stored() == api.StoredUnknown {

@@ -65,6 +65,8 @@ func (s *scene) judgeDegraded(d *Degraded) {
 		d.OK, d.Text = true, "its log moved meanwhile, see the moves"
 	case d.Parted && d.Acked > 0:
 		d.Text = fmt.Sprintf("%d of %d were acknowledged although their home was cut off", d.Acked, total)
+	case d.Parted && d.Refused == 0 && s.early() && s.cut.Held() < s.plan.Bounds.See:
+		d.OK, d.Text = true, "the cut ended before they could be told"
 	case d.Parted && d.Refused == 0:
 		d.Text = "nobody was refused: producers were left without an answer"
 	case d.Parted && d.Residency != history.Global:

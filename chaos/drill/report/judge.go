@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"domicile/chaos/drill/history"
+	"domicile/regions"
 )
 
 // Judge makes the report of a history. It does not change it.
@@ -23,7 +24,7 @@ func Judge(h *history.History) *Report {
 	r.Figures = s.figures(r)
 	r.Checks = s.checks(r)
 	r.Verdict = s.verdict(r)
-	r.Line = r.line()
+	r.Line = s.line(r)
 	r.Unproven = s.unproven(r)
 	return r
 }
@@ -61,13 +62,13 @@ func (s *scene) checks(r *Report) []Check {
 	}
 	for _, v := range r.Scans {
 		if v.Home {
-			scan.judge(v.OK, "no token found at home in %s: the search finds nothing", v.Where)
+			scan.judge(v.OK, "%d of %d marks found at home in %s: the search does not see what is there", v.Hits, v.Sown, v.Where)
 		} else {
 			scan.judge(v.OK, "%d found in %s", v.Hits, v.Where)
 		}
 	}
 	return append(list, degraded.done("in every region"), loss.done("each loss is named"), rto.done("each in time"),
-		reconcile.done("0 unexplained"), scan.done("0 found"))
+		reconcile.done("0 unexplained"), scan.done(s.searched(r.Scans)))
 }
 
 func judgeMove(m *Move, loss, rto *check) {
@@ -117,14 +118,14 @@ func (r *Report) held() (held, judged int) {
 }
 
 // line says the verdict in one sentence.
-func (r *Report) line() string {
+func (s *scene) line(r *Report) string {
 	switch r.Verdict {
 	case Refused:
 		return "Nothing was cut: the drill was refused, or ended before its cut."
 	case Uncontrolled:
 		return "The controller lost the drill: the cut did not end by command. Whatever else is shown below, this drill failed."
 	case Incomplete:
-		return "The drill or its history ended early: what is shown below is not a whole drill."
+		return "The drill or its history ended early, and what is shown is not a whole drill" + why(s.history.Closed())
 	}
 	held, judged := r.held()
 	text := fmt.Sprintf("%s was cut off from %s for %s. %d of %d expectations held", r.Plan.Isolate, strings.Join(r.Plan.Peers, " and "), span(r.Cut.Held()), held, judged)
@@ -137,7 +138,18 @@ func (r *Report) line() string {
 	if wrong == 0 {
 		return text + ", and every check that was put to the test."
 	}
+	if s.early() {
+		text = "Ended early" + strings.TrimSuffix(why(s.history.Closed()), ".") + ". " + text
+	}
 	return text + fmt.Sprintf("; %d of %d checks did not.", wrong, len(r.Checks))
+}
+
+// why is the end of a sentence: what the controller wrote last.
+func why(c *history.Close) string {
+	if c == nil || c.Text == "" {
+		return "."
+	}
+	return ": " + strings.Join(strings.Fields(c.Text), " ") + "."
 }
 
 func (s *scene) reconciled() []Reconciled {
@@ -171,10 +183,25 @@ func (s *scene) scans() []Scan {
 	var out []Scan
 	for i := range s.history.Events {
 		if e := &s.history.Events[i]; e.Scan != nil {
-			out = append(out, Scan{Region: e.Region, OK: e.Scan.Home == (e.Scan.Hits > 0), Scan: *e.Scan})
+			ok := e.Scan.Hits == 0
+			if e.Scan.Home {
+				ok = e.Scan.Hits == e.Scan.Sown
+			}
+			out = append(out, Scan{Region: e.Region, OK: ok, Scan: *e.Scan})
 		}
 	}
 	return out
+}
+
+// searched says how much was looked through outside.
+func (s *scene) searched(list []Scan) string {
+	var files, bytes uint64
+	for _, v := range list {
+		if !v.Home {
+			files, bytes = files+v.Files, bytes+v.Bytes
+		}
+	}
+	return fmt.Sprintf("0 in %s, %s; at home all are found", count(files, "file"), regions.Bytes(int64(bytes)))
 }
 
 func (s *scene) phases() []Phase {

@@ -227,9 +227,9 @@ var spoilt = []struct {
 		}
 		return e
 	}},
-	{"a search that finds nothing", false, []string{CheckScan}, func(e *history.Event) *history.Event {
-		if e.Scan != nil {
-			e.Scan.Hits = 0
+	{"a search that does not find all that is at home", false, []string{CheckScan}, func(e *history.Event) *history.Event {
+		if e.Scan != nil && e.Scan.Home {
+			e.Scan.Hits--
 		}
 		return e
 	}},
@@ -284,6 +284,47 @@ func TestR14i_AHistoryThatEndsEarlyIsNoPass(t *testing.T) {
 	h.Events, h.Torn = whole, true
 	if r := Judge(h); r.Verdict != Incomplete {
 		t.Errorf("torn: %s", r.Verdict)
+	}
+}
+
+// What somebody else healed held no longer than it last said so: what was stored after that
+// was not stored in spite of the cut, and what there was no time for has not failed.
+func TestR14i_ADrillThatSomebodyHealedHasNotFailed(t *testing.T) {
+	const held, found = cutAt + 2*time.Second, cutAt + 3*time.Second
+	taken := func(e *history.Event) *history.Event {
+		if t := e.Told; t != nil && t.Producer == "p-us" && t.Rows[0].Begin > held {
+			t.Outcome, t.Code, t.Log, t.Region, t.Epoch, t.Durable, t.Rows[0].Sequence = history.Acked, "", "orders@eu-west", "eu-west", "1.1", "disk-1", 1_000+t.Rows[0].Number
+		}
+		if e.Heard != nil && e.Region == "eu-west" && e.Heard.Runs[0].Producer == "p-eu" && e.Heard.Runs[0].From == 1 {
+			more := history.Run{Producer: "p-us", Residency: "eu", Log: "orders@eu-west", Epoch: "1.1", From: 1, To: 100, First: 1_001, Last: 1_100}
+			e.Heard.Runs = append(e.Heard.Runs, more)
+		}
+		if e.Probe != nil && (e.Probe.Moment == history.TwiceRPO || e.Probe.Moment == history.HalfRPO) && e.Probe.Topic != "orders" {
+			return nil
+		}
+		return e
+	}
+	h := story{spoil: taken}.tell(t)
+	acts := map[time.Duration]history.Gate{held: {Act: history.ActRenew, OK: true, Asked: held}, found: {Act: history.ActEnded, OK: true}}
+	for i := range h.Events {
+		e := &h.Events[i]
+		for at, gate := range acts {
+			if e.Gauge != nil && e.At >= at {
+				e.Gauge, e.Region, e.Gate = nil, "us-east", &gate
+				delete(acts, at)
+				break
+			}
+		}
+	}
+	h.Closed().Outcome, h.Closed().Text = history.Aborted, "somebody healed it at us-east"
+	r := Judge(h)
+	if r.Verdict != Incomplete || r.Cut.Until != held || !strings.Contains(r.Line, "somebody healed it") {
+		t.Errorf("%s, held until %s: %s", r.Verdict, r.Cut.Until, r.Line)
+	}
+	for _, name := range []string{CheckDegraded, CheckExpected, CheckSeen} {
+		if c := checkOf(r, name); !c.OK {
+			t.Errorf("%s: %s", name, c.Text)
+		}
 	}
 }
 

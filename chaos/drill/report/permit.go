@@ -67,6 +67,8 @@ func (s *scene) expected() []Expected {
 			e := Expected{Topic: want.Topic, Log: want.Log, Target: want.Target, Moment: want.Moment, Want: want.Want, Why: want.Why, Got: "nobody asked"}
 			if slices.ContainsFunc(s.passages(), func(p *passage) bool { return p.Topic == want.Topic && p.decided != nil }) {
 				e.OK, e.Moot, e.Got = true, true, "not asked: the drill had moved the log"
+			} else if s.early() {
+				e.OK, e.Moot, e.Got = true, true, "not asked: the drill ended early"
 			}
 			out = append(out, e)
 		}

@@ -100,6 +100,9 @@ func (s *scene) unproven(r *Report) []string {
 	if unknown > 0 {
 		add("The lag of %d of the copies that the cut parted: no figure of theirs could be judged.", unknown)
 	}
+	if len(r.Scans) > 0 {
+		add("Resident bytes outside the data folders (logs of processes, memory, dumps), in deleted blocks, or compressed or encrypted: what was searched is the files of the nodes that had the regions' logs open.")
+	}
 	s.unread(add)
 	add("What other producers published: the loss set and the lag are judged by the drill's own records; of others only counts and sequences are known.")
 	add("Who wrote the history: its chain shows that nothing was changed since the hash above was noted, and is no signature.")

@@ -259,7 +259,7 @@ type Reconciled struct {
 	history.Reconcile
 }
 
-// Scan is one search for resident tokens.
+// Scan is one search for marks of resident records.
 type Scan struct {
 	Region string `json:"region,omitempty"`
 	OK     bool   `json:"ok"`

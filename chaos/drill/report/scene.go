@@ -154,7 +154,11 @@ func (g *gates) take(e *history.Event) {
 
 // cutOf finds when the fault held, nil when it never did.
 func cutOf(h *history.History) *Cut {
-	var arm, cut, heal, lapse gates
+	var arm, cut, heal gates
+	held := map[string]time.Duration{} // region → it said so of a moment no earlier than this
+	c := &Cut{}
+	last := h.Events[len(h.Events)-1].At
+	c.Until = last
 	for i := range h.Events {
 		e := &h.Events[i]
 		if e.Gate == nil || !e.Gate.OK && e.Gate.Act != history.ActLapsed {
@@ -165,10 +169,14 @@ func cutOf(h *history.History) *Cut {
 			arm.take(e)
 		case history.ActCut:
 			cut.take(e)
+			held[e.Region] = e.At
+		case history.ActRenew:
+			held[e.Region] = max(e.Gate.Asked, held[e.Region])
 		case history.ActHeal:
 			heal.take(e)
-		case history.ActLapsed:
-			lapse.take(e)
+		case history.ActLapsed, history.ActEnded: // at some moment since it last said that it holds
+			c.Lapsed = c.Lapsed || e.Gate.Act == history.ActLapsed
+			c.Until = min(c.Until, held[e.Region])
 		}
 	}
 	if !cut.any {
@@ -177,14 +185,9 @@ func cutOf(h *history.History) *Cut {
 	if !cut.any {
 		return nil
 	}
-	c := &Cut{From: cut.from, Surely: cut.by, Lapsed: lapse.any}
-	last := h.Events[len(h.Events)-1].At
-	c.Until, c.Gone = last, last
+	c.From, c.Surely, c.Gone = cut.from, cut.by, last
 	if heal.any {
-		c.Until, c.Gone = heal.from, heal.by
-	}
-	if lapse.any { // nobody knows when exactly it ended
-		c.Until = min(c.Until, lapse.from)
+		c.Until, c.Gone = min(c.Until, heal.from), heal.by
 	}
 	c.Until = max(c.Until, c.Surely)
 	c.Gone = max(c.Gone, c.Until)

@@ -1,0 +1,79 @@
+package drill
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	pb "domicile/api/domicile/v1"
+	"domicile/chaos/drill/history"
+	"domicile/regions"
+)
+
+// changedBefore is how much earlier than the drill a file may have been changed for its
+// marks to be looked for in it: clocks of regions differ.
+const changedBefore = time.Minute
+
+// search has every region look through its own files for the marks of resident records:
+// none may be there of those that may not rest in it, and those that were acknowledged at
+// home have to be found there, else the search shows nothing. The marks are the drill's
+// own; nothing that anybody else stored is asked for or answered.
+func (r *run) search(ctx context.Context) error {
+	var group sync.WaitGroup
+	errs := make([]error, len(r.found.regions()))
+	for i, region := range r.found.regions() {
+		group.Go(func() { errs[i] = r.searchAt(ctx, r.Nodes[region]) })
+	}
+	group.Wait()
+	return cmp.Or(errs...)
+}
+
+func (r *run) searchAt(ctx context.Context, n *Node) error {
+	q := &pb.SearchStoreRequest{SinceUnixNano: r.history.Origin().Add(-changedBefore).UnixNano()}
+	var home []bool
+	for _, m := range r.oracle.Marks() {
+		rests := r.plan.MayRest(m.Residency, n.Region)
+		if m.Residency == history.Global || rests && m.Records == 0 {
+			continue
+		}
+		q.Marks, home = append(q.Marks, m.Text), append(home, rests)
+	}
+	if len(q.Marks) == 0 {
+		return nil
+	}
+	m, err := n.Admin.SearchStore(ctx, q)
+	if err == nil && len(m.GetFound()) != len(q.Marks) {
+		err = fmt.Errorf("%d marks were looked for, %d answered", len(q.Marks), len(m.GetFound()))
+	}
+	if err != nil {
+		return fmt.Errorf("%s could not search its files: %w", n.Region, err)
+	}
+	where := n.Region + "'s data folder"
+	if m.GetNode() != "" {
+		where = n.Region + "'s data folder at node " + m.GetNode()
+	}
+	found := map[bool]*history.Scan{}
+	for i, hits := range m.GetFound() {
+		s := found[home[i]]
+		if s == nil {
+			s = &history.Scan{Where: where, Files: m.GetFiles(), Bytes: m.GetBytes(), Older: m.GetOlder(), Home: home[i]}
+			found[home[i]] = s
+		}
+		s.Sown++
+		if home[i] {
+			hits = min(hits, 1)
+		}
+		s.Hits += hits
+	}
+	for _, there := range []bool{false, true} {
+		if s := found[there]; s != nil {
+			if s.Older > 0 {
+				s.Text = fmt.Sprintf("%d files were last changed more than %s before the drill, and not read", s.Older, regions.Span(changedBefore))
+			}
+			r.note(history.Event{Region: n.Region, Scan: s})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"domicile/api"
+	pb "domicile/api/domicile/v1"
+	"domicile/regions"
+)
+
+func (a *app) drillStatus() *cobra.Command {
+	var contexts []string
+	cmd := &cobra.Command{
+		Use: "status", Short: "Say what is held cut in each region", Args: arguments(0, 0, ""),
+		Long:    "Ends with 3 while a drill or another fault holds a link, and with 4 if a region does not answer\nand no other holds one.",
+		Example: "  domicile drill status",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			states, err := a.eachDrill(cmd.Context(), contexts, func(context.Context, *regionNode, *pb.DrillState) (*pb.DrillState, error) { return nil, nil })
+			held, printed := a.showDrills(states)
+			if printed != nil || !held {
+				return errors.Join(printed, err)
+			}
+			if err != nil {
+				fmt.Fprintln(a.err, oneLine(err.Error()))
+			}
+			return ended(exitDegraded)
+		},
+	}
+	contextsFlag(cmd, &contexts)
+	return cmd
+}
+
+// drillEnd is abort and heal: both end a drill everywhere; abort names it.
+func (a *app) drillEnd(use, short, long, example string, named bool) *cobra.Command {
+	var contexts []string
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long, Example: example, Args: arguments(0, 1, "an ID or nothing"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if named && len(args) == 0 {
+				return usage("drill abort needs the ID of the drill; domicile drill heal ends any")
+			}
+			met := !named
+			states, err := a.eachDrill(cmd.Context(), contexts, func(ctx context.Context, n *regionNode, s *pb.DrillState) (*pb.DrillState, error) {
+				if s.GetId() == "" || len(args) > 0 && s.GetId() != args[0] {
+					return nil, nil
+				}
+				return n.Admin.HealDrill(ctx, s.GetId())
+			})
+			for _, s := range states {
+				met = met || s.GetLast().GetId() == args[0]
+			}
+			if _, printed := a.showDrills(states); err == nil {
+				err = printed
+			}
+			if err == nil && !met {
+				err = &api.Error{Code: api.Conflict, Op: "end drill", Field: "drill", Value: args[0], Hint: "no region holds it, and none held it last: domicile drill status"}
+			}
+			return err
+		},
+	}
+	contextsFlag(cmd, &contexts)
+	return cmd
+}
+
+// eachDrill asks every node that the contexts name what it holds, and then what ask does
+// with it; a nil answer leaves the first one. Of each region it keeps the node that holds a
+// drill, or else one that answered. The error is about those that did not: whatever they
+// hold, the others have been asked.
+func (a *app) eachDrill(ctx context.Context, contexts []string, ask func(context.Context, *regionNode, *pb.DrillState) (*pb.DrillState, error)) ([]*pb.DrillState, error) {
+	nodes, done, err := a.everyNode(contexts)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, firstAnswer)
+	defer cancel()
+	states, errs := make([]*pb.DrillState, len(nodes)), make([]error, len(nodes))
+	var group sync.WaitGroup
+	for i, n := range nodes {
+		group.Go(func() {
+			s, err := n.Admin.DrillStatus(ctx)
+			states[i] = s
+			if err == nil {
+				if s, err = ask(ctx, n, s); s != nil {
+					states[i] = s
+				}
+			}
+			if err != nil {
+				errs[i] = fmt.Errorf("context %s: %w", n.Context, err)
+			}
+		})
+	}
+	group.Wait()
+	return oneOfEach(states), asked(errors.Join(errs...))
+}
+
+// oneOfEach keeps of each region the state that says the most, in the order of regions.
+func oneOfEach(states []*pb.DrillState) (out []*pb.DrillState) {
+	says := func(s *pb.DrillState) int {
+		switch {
+		case s.GetId() != "":
+			return 3
+		case len(s.GetCuts()) > 0:
+			return 2
+		case s.GetLast() != nil:
+			return 1
+		}
+		return 0
+	}
+	for _, s := range states {
+		i := slices.IndexFunc(out, func(o *pb.DrillState) bool { return o.GetRegion() == s.GetRegion() })
+		switch {
+		case s == nil:
+		case i < 0:
+			out = append(out, s)
+		case says(s) > says(out[i]):
+			out[i] = s
+		}
+	}
+	slices.SortFunc(out, func(x, y *pb.DrillState) int { return strings.Compare(x.GetRegion(), y.GetRegion()) })
+	return out
+}
+
+// drillView is what a region holds.
+type drillView struct {
+	Region  string   `json:"region"`
+	Drill   string   `json:"drill,omitempty"`
+	Phase   string   `json:"phase,omitempty"`
+	By      string   `json:"by,omitempty"`
+	Isolate string   `json:"isolate,omitempty"`
+	Left    float64  `json:"lease_left_seconds"`
+	Cuts    []string `json:"cuts"`
+	Last    string   `json:"last,omitempty"` // drill
+	How     string   `json:"last_ended,omitempty"`
+}
+
+// showDrills prints what is held, and reports whether anything is.
+func (a *app) showDrills(states []*pb.DrillState) (held bool, err error) {
+	views := []drillView{}
+	rows := [][]string{{"REGION", "DRILL", "PHASE", "BY", "LEASE LEFT", "CUT", "LAST"}}
+	for _, s := range states {
+		v := drillView{Region: s.GetRegion(), Drill: s.GetId(), Phase: s.GetPhase(), By: s.GetBy(), Isolate: s.GetSpec().GetIsolate(), Left: nanoSeconds(s.GetLeftNano()), Cuts: []string{}, Last: s.GetLast().GetId(), How: s.GetLast().GetHow()}
+		for _, c := range s.GetCuts() {
+			text := fmt.Sprintf("%s %s %s %s", c.GetPeer(), c.GetFault(), strings.Join(c.GetPlanes(), "+"), strings.Join(c.GetDirections(), "+"))
+			if c.GetDrill() != s.GetId() {
+				text += " (not the drill's)"
+			}
+			v.Cuts = append(v.Cuts, text)
+		}
+		held = held || v.Drill != "" || len(v.Cuts) > 0
+		views = append(views, v)
+		left := "-"
+		if v.Drill != "" {
+			left = regions.Span(time.Duration(s.GetLeftNano()))
+		}
+		rows = append(rows, []string{v.Region, firstOf(v.Drill, "none"), firstOf(v.Phase, "-"), firstOf(v.By, "-"), left, firstOf(strings.Join(v.Cuts, "; "), "nothing"), strings.TrimSpace(v.Last + " " + v.How)})
+	}
+	if a.json() {
+		return held, a.printJSON(map[string]any{"regions": views})
+	}
+	table(a.out, "", rows)
+	return held, nil
+}
