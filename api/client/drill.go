@@ -48,3 +48,9 @@ func (c *Client) SearchStore(ctx context.Context, q *pb.SearchStoreRequest) (*pb
 	m, err := pb.NewDrillServiceClient(c.conn).SearchStore(ctx, q)
 	return m, c.asked("search store", err)
 }
+
+// ProveDrill notes that a drill which the node held last has passed.
+func (c *Client) ProveDrill(ctx context.Context, id, chain string) (*pb.DrillState, error) {
+	m, err := pb.NewDrillServiceClient(c.conn).ProveDrill(ctx, &pb.ProveDrillRequest{Id: id, Chain: chain})
+	return m, c.asked("prove drill", err)
+}

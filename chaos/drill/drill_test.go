@@ -210,6 +210,14 @@ func (r *rig) whole(t *testing.T, p drill.Plan) {
 		t.Errorf("said %v, %d acked, %d rows", said, acked, rows)
 	}
 	r.clean(t, "whole", time.Minute)
+	if err := drill.Prove(t.Context(), &drill.Config{ID: "whole", Plan: p, Nodes: r.nodes}, result.Chain); err != nil {
+		t.Error(err)
+	}
+	for name, n := range r.nodes {
+		if s, err := n.Admin.DrillStatus(t.Context()); err != nil || s.GetProof().GetId() != "whole" || s.GetProof().GetChain() != result.Chain {
+			t.Errorf("evidence in %s: %v %v", name, s.GetProof(), err)
+		}
+	}
 }
 
 // exercised: the catalogue is really moved in mid-cut, and comes back. What the regions say

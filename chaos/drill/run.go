@@ -94,6 +94,15 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	return result, err
 }
 
+// Prove tells the regions that took part that the drill has passed: from then on they say
+// how old that evidence is.
+func Prove(ctx context.Context, c *Config, chain string) error {
+	return each(ctx, c.Nodes, append([]string{c.Plan.Isolate}, c.Plan.Peers...), func(ctx context.Context, n *Node) error {
+		_, err := n.Admin.ProveDrill(ctx, c.ID, chain)
+		return err
+	})
+}
+
 func text(err error) string {
 	if err == nil {
 		return ""

@@ -140,14 +140,21 @@ type drillView struct {
 	Cuts    []string `json:"cuts"`
 	Last    string   `json:"last,omitempty"` // drill
 	How     string   `json:"last_ended,omitempty"`
+	Passed  *float64 `json:"evidence_age_seconds"` // since the last drill that has passed; null: none is known
+	Proof   string   `json:"evidence,omitempty"`   // its id
 }
 
 // showDrills prints what is held, and reports whether anything is.
 func (a *app) showDrills(states []*pb.DrillState) (held bool, err error) {
 	views := []drillView{}
-	rows := [][]string{{"REGION", "DRILL", "PHASE", "BY", "LEASE LEFT", "CUT", "LAST"}}
+	rows := [][]string{{"REGION", "DRILL", "PHASE", "BY", "LEASE LEFT", "CUT", "LAST", "PASSED"}}
 	for _, s := range states {
-		v := drillView{Region: s.GetRegion(), Drill: s.GetId(), Phase: s.GetPhase(), By: s.GetBy(), Isolate: s.GetSpec().GetIsolate(), Left: nanoSeconds(s.GetLeftNano()), Cuts: []string{}, Last: s.GetLast().GetId(), How: s.GetLast().GetHow()}
+		v := drillView{Region: s.GetRegion(), Drill: s.GetId(), Phase: s.GetPhase(), By: s.GetBy(), Isolate: s.GetSpec().GetIsolate(), Left: nanoSeconds(s.GetLeftNano()), Cuts: []string{}, Last: s.GetLast().GetId(), How: s.GetLast().GetHow(), Proof: s.GetProof().GetId()}
+		passed := "none known"
+		if v.Proof != "" {
+			age := float64(s.GetNowUnixNano()-s.GetProof().GetAtUnixNano()) / float64(time.Second)
+			v.Passed, passed = &age, v.Proof+", "+regions.Span(time.Duration(age*float64(time.Second)))+" ago"
+		}
 		for _, c := range s.GetCuts() {
 			text := fmt.Sprintf("%s %s %s %s", c.GetPeer(), c.GetFault(), strings.Join(c.GetPlanes(), "+"), strings.Join(c.GetDirections(), "+"))
 			if c.GetDrill() != s.GetId() {
@@ -161,7 +168,7 @@ func (a *app) showDrills(states []*pb.DrillState) (held bool, err error) {
 		if v.Drill != "" {
 			left = regions.Span(time.Duration(s.GetLeftNano()))
 		}
-		rows = append(rows, []string{v.Region, firstOf(v.Drill, "none"), firstOf(v.Phase, "-"), firstOf(v.By, "-"), left, firstOf(strings.Join(v.Cuts, "; "), "nothing"), strings.TrimSpace(v.Last + " " + v.How)})
+		rows = append(rows, []string{v.Region, firstOf(v.Drill, "none"), firstOf(v.Phase, "-"), firstOf(v.By, "-"), left, firstOf(strings.Join(v.Cuts, "; "), "nothing"), firstOf(strings.TrimSpace(v.Last+" "+v.How), "-"), passed})
 	}
 	if a.json() {
 		return held, a.printJSON(map[string]any{"regions": views})

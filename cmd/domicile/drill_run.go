@@ -207,6 +207,11 @@ func (a *app) carryOut(ctx context.Context, c *drill.Config) error {
 		r := report.Judge(h)
 		verdict, line = r.Verdict, r.Line
 	}
+	if verdict == report.Pass {
+		if told := drill.Prove(ctx, c, result.Chain); told != nil {
+			fmt.Fprintln(a.err, "not every region was told that it has passed:", oneLine(told.Error()))
+		}
+	}
 	if a.json() {
 		err = errors.Join(err, a.printJSON(map[string]any{"drill": c.ID, "dir": c.Dir, "verdict": verdict, "line": line, "outcome": result.Outcome, "why": result.Why, "chain": result.Chain}))
 	} else {

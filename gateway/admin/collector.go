@@ -40,6 +40,7 @@ var (
 	gossipRefused   = desc("domicile_gossip_refused", "Names and members that the gossip turned away in this run.")
 	storageHealthy  = desc("domicile_storage_healthy", "1 if this region's store takes records.")
 	storageUsed     = desc("domicile_storage_used_bytes", "Bytes used in this region's store.")
+	evidenceAge     = desc("domicile_evidence_age_seconds", "Since the last isolation drill in which this region took part and that has passed; absent: none is known.")
 	drillActive     = desc("domicile_drill_active", "1 while a drill is armed or holds links of this region cut.", "drill", "isolate", "phase")
 	storageLimit    = desc("domicile_storage_limit_bytes", "Bytes this region's store may use.")
 )
@@ -86,6 +87,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	if d := &v.Drill; d.ID != "" {
 		gauge(drillActive, 1, d.ID, d.Spec.Isolate, string(d.Phase))
+	}
+	if at := v.Drill.Proof.At; !at.IsZero() {
+		gauge(evidenceAge, v.Now.Sub(at).Seconds())
 	}
 	for _, cert := range v.Certificates {
 		gauge(certificateDays, cert.Ends.Sub(v.Now).Hours()/24, cert.Name, cert.Kind)

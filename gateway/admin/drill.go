@@ -48,6 +48,11 @@ func (s *Drills) HealDrill(_ context.Context, m *pb.DrillRef) (*pb.DrillState, e
 	return s.answer(s.Desk.Heal(m.GetId()))
 }
 
+// ProveDrill notes that a drill has passed.
+func (s *Drills) ProveDrill(ctx context.Context, m *pb.ProveDrillRequest) (*pb.DrillState, error) {
+	return s.answer(s.Desk.Prove(ctx, s.Caller(ctx), m.GetId(), m.GetChain()))
+}
+
 // DrillStatus says what is held.
 func (s *Drills) DrillStatus(context.Context, *pb.DrillStatusRequest) (*pb.DrillState, error) {
 	return s.answer(s.Desk.State(), nil)
@@ -69,6 +74,9 @@ func (s *Drills) answer(d drill.State, err error) (*pb.DrillState, error) {
 	}
 	if d.Last.ID != "" {
 		m.Last = &pb.DrillEnd{Id: d.Last.ID, How: d.Last.How, AtUnixNano: wire.TimeToProto(d.Last.At)}
+	}
+	if p := d.Proof; p.ID != "" {
+		m.Proof = &pb.DrillProof{Id: p.ID, Chain: p.Chain, By: p.By, AtUnixNano: wire.TimeToProto(p.At)}
 	}
 	if limits := c.Federation.Drills(); limits != nil {
 		m.Permitted, m.Approvals, m.MaxForNano, m.Windows = true, uint32(limits.Approvals), int64(limits.MaxFor), limits.WindowsText()

@@ -25,7 +25,7 @@ type Gates interface {
 	Active() []link.Cut
 }
 
-// Config is what a Desk works with. All of it is required but Used.
+// Config is what a Desk works with. All of it is required but Used and Proof.
 type Config struct {
 	Self       string
 	Federation *regions.Federation
@@ -36,6 +36,9 @@ type Config struct {
 	Verifier *approval.Verifier
 	// Audit notes that a drill was armed, before anything is cut.
 	Audit func(ctx context.Context, id, reason string) error
+	// Proven notes that a drill has passed, before it is shown.
+	Proven func(ctx context.Context, id, chain string) error
+	Proof  Proof // of before this run
 	// Used are the ids that were armed here before this run, and when.
 	Used map[string]time.Time
 	// Files looks for texts in the files of this node that were changed since an instant.
@@ -80,6 +83,7 @@ type State struct {
 	Cuts    []link.Cut    // all that the region's gates hold, of a drill or not
 	Last    End           // zero: none in this run
 	Consent string        // what approvals sign
+	Proof   Proof         // the last drill that has passed here
 }
 
 // Desk is a node's part in drills. One is held at a time. It is safe for concurrent use.
@@ -88,10 +92,11 @@ type Desk struct {
 	shown     atomic.Pointer[string] // id of the drill that is cut here; nil: none
 	searching sync.Mutex             // held by the one search
 
-	mu   sync.Mutex
-	held *held
-	last End
-	used map[string]time.Time // ids, and when they were armed here: a consent is to one drill
+	mu    sync.Mutex
+	held  *held
+	last  End
+	proof Proof
+	used  map[string]time.Time // ids, and when they were armed here: a consent is to one drill
 }
 
 type held struct {
@@ -112,6 +117,7 @@ type held struct {
 func New(c Config) *Desk {
 	d := &Desk{Config: c, used: map[string]time.Time{}}
 	maps.Copy(d.used, c.Used)
+	d.proof = c.Proof
 	return d
 }
 
@@ -383,7 +389,7 @@ func (d *Desk) drop(h *held, how string) {
 }
 
 func (d *Desk) state() State {
-	s := State{Last: d.last}
+	s := State{Last: d.last, Proof: d.proof}
 	if gates, err := d.Gates(); err == nil {
 		s.Cuts = gates.Active()
 	}

@@ -29,11 +29,12 @@ const maxReason = 500 // bytes of an operator's reason
 type act struct {
 	At      time.Time `json:"at"`
 	Who     string    `json:"who"` // the name in the operator's certificate
-	Act     string    `json:"act"` // "delete", "purge", "reload", "policy", or of a log's move "move", "approve", "abort", "resolve"; "drill" when one is armed
+	Act     string    `json:"act"` // "delete", "purge", "reload", "policy", or of a log's move "move", "approve", "abort", "resolve"; "drill" when one is armed, "drill-passed" once it is known to have
 	Topic   string    `json:"topic,omitempty"`
 	Forced  bool      `json:"forced"`
 	Reason  string    `json:"reason,omitempty"`
 	Plan    string    `json:"plan,omitempty"`            // of a move, or a drill's id
+	Chain   string    `json:"chain,omitempty"`           // of a drill that has passed: the last hash of its history
 	Before  string    `json:"manifest_before,omitempty"` // of a reload: digests
 	After   string    `json:"manifest_after,omitempty"`
 	Policy  *actOn    `json:"policy,omitempty"`  // that was activated

@@ -64,7 +64,7 @@ func TestR14i_AConsentToADrillCountsOnceOverARestart(t *testing.T) {
 	n := &Node{cfg: Config{Data: t.TempDir()}, seams: Seams{Clock: clock}}
 	path := filepath.Join(n.cfg.Data, actsFile)
 	used := func() map[string]time.Time {
-		u, err := drillsOf(path, clock.Now().Add(-approval.MaxLife))
+		u, _, err := drillsOf(path, clock.Now().Add(-approval.MaxLife))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,14 @@ func TestR14i_AConsentToADrillCountsOnceOverARestart(t *testing.T) {
 	if u := used(); len(u) != 2 {
 		t.Errorf("%v", u)
 	}
+	passed := clock.Now()
+	if err := n.auditProof(t.Context(), "two", "abc"); err != nil {
+		t.Fatal(err)
+	}
 	clock.Advance(approval.MaxLife - time.Hour)
+	if _, proof, err := drillsOf(path, clock.Now()); err != nil || proof.ID != "two" || proof.Chain != "abc" || !proof.At.Equal(passed) {
+		t.Errorf("evidence: %+v %v", proof, err)
+	}
 	if u := used(); len(u) != 1 || u["two"].IsZero() {
 		t.Errorf("a day later: %v", u)
 	}

@@ -17,12 +17,12 @@ import (
 
 // openDrills makes what operators cut links with. What it holds ends with the node.
 func (n *Node) openDrills(context.Context) error {
-	used, err := drillsOf(filepath.Join(n.cfg.Data, actsFile), n.seams.Clock.Now().Add(-approval.MaxLife))
+	used, proof, err := drillsOf(filepath.Join(n.cfg.Data, actsFile), n.seams.Clock.Now().Add(-approval.MaxLife))
 	if err != nil {
 		return err
 	}
 	n.drills = drill.New(drill.Config{
-		Self: n.cfg.Region, Federation: n.federation, Gates: n.drillGates, Audit: n.auditDrill, Files: n.searchFiles, Used: used,
+		Self: n.cfg.Region, Federation: n.federation, Gates: n.drillGates, Audit: n.auditDrill, Files: n.searchFiles, Used: used, Proof: proof, Proven: n.auditProof,
 		Verifier: &approval.Verifier{Federation: n.federation.Name(), Trust: n.identity, Rules: n.operators(), Clock: n.seams.Clock},
 		Clock:    n.seams.Clock, Boot: n.seams.Boot, Logger: n.logger,
 	})
@@ -31,12 +31,12 @@ func (n *Node) openDrills(context.Context) error {
 }
 
 // drillsOf reads in the audit which drills were armed here since an instant, so that a
-// restart does not make a consent count twice.
-func drillsOf(path string, since time.Time) (map[string]time.Time, error) {
-	used := map[string]time.Time{}
+// restart does not make a consent count twice, and which was the last that has passed.
+func drillsOf(path string, since time.Time) (used map[string]time.Time, proof drill.Proof, err error) {
+	used = map[string]time.Time{}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return used, nil
+		return used, proof, nil
 	}
 	if err == nil {
 		defer f.Close()
@@ -44,17 +44,24 @@ func drillsOf(path string, since time.Time) (map[string]time.Time, error) {
 		lines.Buffer(nil, maxAct)
 		for lines.Scan() {
 			var a act
-			if json.Unmarshal(lines.Bytes(), &a) == nil && a.Act == "drill" && !a.At.Before(since) { // a torn line began nothing
+			switch torn := json.Unmarshal(lines.Bytes(), &a) != nil; {
+			case torn: // it began nothing
+			case a.Act == drillArmed && !a.At.Before(since):
 				used[a.Plan] = a.At
+			case a.Act == drillPassed:
+				proof = drill.Proof{ID: a.Plan, By: a.Who, Chain: a.Chain, At: a.At}
 			}
 		}
 		err = lines.Err()
 	}
 	if err != nil {
-		return nil, &api.Error{Code: api.StorageFailed, Op: "read audit", Field: "data", Value: path, Err: err, Hint: "it says which drills were armed here: see that the disk can be read"}
+		return nil, proof, &api.Error{Code: api.StorageFailed, Op: "read audit", Field: "data", Value: path, Err: err, Hint: "it says which drills were armed here: see that the disk can be read"}
 	}
-	return used, nil
+	return used, proof, nil
 }
+
+// Acts of drills in the audit.
+const drillArmed, drillPassed = "drill", "drill-passed"
 
 // maxAct bounds a line of the audit, in bytes: a purge names each log that it was done to.
 const maxAct = 16 << 20
@@ -70,6 +77,12 @@ func (n *Node) drillGates() (drill.Gates, error) {
 
 // auditDrill notes in this region's audit that a drill was armed here.
 func (n *Node) auditDrill(ctx context.Context, id, reason string) error {
-	_, err := n.begin(ctx, act{Act: "drill", Reason: reason, Plan: id})
+	_, err := n.begin(ctx, act{Act: drillArmed, Reason: reason, Plan: id})
+	return err
+}
+
+// auditProof notes in this region's audit that a drill has passed.
+func (n *Node) auditProof(ctx context.Context, id, chain string) error {
+	_, err := n.begin(ctx, act{Act: drillPassed, Plan: id, Chain: chain})
 	return err
 }

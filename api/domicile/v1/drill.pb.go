@@ -21,6 +21,127 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type ProveDrillRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Chain         string                 `protobuf:"bytes,2,opt,name=chain,proto3" json:"chain,omitempty"` // the last hash of the drill's history
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProveDrillRequest) Reset() {
+	*x = ProveDrillRequest{}
+	mi := &file_domicile_v1_drill_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProveDrillRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProveDrillRequest) ProtoMessage() {}
+
+func (x *ProveDrillRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_drill_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProveDrillRequest.ProtoReflect.Descriptor instead.
+func (*ProveDrillRequest) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ProveDrillRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ProveDrillRequest) GetChain() string {
+	if x != nil {
+		return x.Chain
+	}
+	return ""
+}
+
+// DrillProof is the last drill that has passed.
+type DrillProof struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Chain         string                 `protobuf:"bytes,2,opt,name=chain,proto3" json:"chain,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	AtUnixNano    int64                  `protobuf:"varint,4,opt,name=at_unix_nano,json=atUnixNano,proto3" json:"at_unix_nano,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrillProof) Reset() {
+	*x = DrillProof{}
+	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrillProof) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrillProof) ProtoMessage() {}
+
+func (x *DrillProof) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrillProof.ProtoReflect.Descriptor instead.
+func (*DrillProof) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DrillProof) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DrillProof) GetChain() string {
+	if x != nil {
+		return x.Chain
+	}
+	return ""
+}
+
+func (x *DrillProof) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *DrillProof) GetAtUnixNano() int64 {
+	if x != nil {
+		return x.AtUnixNano
+	}
+	return 0
+}
+
 type SearchStoreRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Marks         []string               `protobuf:"bytes,1,rep,name=marks,proto3" json:"marks,omitempty"`                                         // what the ids of a drill's producers begin with, at most 256
@@ -31,7 +152,7 @@ type SearchStoreRequest struct {
 
 func (x *SearchStoreRequest) Reset() {
 	*x = SearchStoreRequest{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[0]
+	mi := &file_domicile_v1_drill_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -43,7 +164,7 @@ func (x *SearchStoreRequest) String() string {
 func (*SearchStoreRequest) ProtoMessage() {}
 
 func (x *SearchStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[0]
+	mi := &file_domicile_v1_drill_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -56,7 +177,7 @@ func (x *SearchStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchStoreRequest.ProtoReflect.Descriptor instead.
 func (*SearchStoreRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{0}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SearchStoreRequest) GetMarks() []string {
@@ -87,7 +208,7 @@ type SearchStoreResponse struct {
 
 func (x *SearchStoreResponse) Reset() {
 	*x = SearchStoreResponse{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	mi := &file_domicile_v1_drill_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -99,7 +220,7 @@ func (x *SearchStoreResponse) String() string {
 func (*SearchStoreResponse) ProtoMessage() {}
 
 func (x *SearchStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	mi := &file_domicile_v1_drill_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -112,7 +233,7 @@ func (x *SearchStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchStoreResponse.ProtoReflect.Descriptor instead.
 func (*SearchStoreResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{1}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SearchStoreResponse) GetRegion() string {
@@ -166,7 +287,7 @@ type PermissionsRequest struct {
 
 func (x *PermissionsRequest) Reset() {
 	*x = PermissionsRequest{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[2]
+	mi := &file_domicile_v1_drill_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -178,7 +299,7 @@ func (x *PermissionsRequest) String() string {
 func (*PermissionsRequest) ProtoMessage() {}
 
 func (x *PermissionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[2]
+	mi := &file_domicile_v1_drill_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -191,7 +312,7 @@ func (x *PermissionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionsRequest.ProtoReflect.Descriptor instead.
 func (*PermissionsRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{2}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PermissionsRequest) GetTopic() string {
@@ -213,7 +334,7 @@ type PermissionsResponse struct {
 
 func (x *PermissionsResponse) Reset() {
 	*x = PermissionsResponse{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[3]
+	mi := &file_domicile_v1_drill_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -225,7 +346,7 @@ func (x *PermissionsResponse) String() string {
 func (*PermissionsResponse) ProtoMessage() {}
 
 func (x *PermissionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[3]
+	mi := &file_domicile_v1_drill_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -238,7 +359,7 @@ func (x *PermissionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionsResponse.ProtoReflect.Descriptor instead.
 func (*PermissionsResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{3}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PermissionsResponse) GetRegion() string {
@@ -291,7 +412,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[4]
+	mi := &file_domicile_v1_drill_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -303,7 +424,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[4]
+	mi := &file_domicile_v1_drill_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -316,7 +437,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{4}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Permission) GetLog() *LogId {
@@ -426,7 +547,7 @@ type DrillSpec struct {
 
 func (x *DrillSpec) Reset() {
 	*x = DrillSpec{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[5]
+	mi := &file_domicile_v1_drill_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -438,7 +559,7 @@ func (x *DrillSpec) String() string {
 func (*DrillSpec) ProtoMessage() {}
 
 func (x *DrillSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[5]
+	mi := &file_domicile_v1_drill_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -451,7 +572,7 @@ func (x *DrillSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillSpec.ProtoReflect.Descriptor instead.
 func (*DrillSpec) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{5}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DrillSpec) GetIsolate() string {
@@ -516,7 +637,7 @@ type ArmDrillRequest struct {
 
 func (x *ArmDrillRequest) Reset() {
 	*x = ArmDrillRequest{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[6]
+	mi := &file_domicile_v1_drill_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +649,7 @@ func (x *ArmDrillRequest) String() string {
 func (*ArmDrillRequest) ProtoMessage() {}
 
 func (x *ArmDrillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[6]
+	mi := &file_domicile_v1_drill_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +662,7 @@ func (x *ArmDrillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmDrillRequest.ProtoReflect.Descriptor instead.
 func (*ArmDrillRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{6}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ArmDrillRequest) GetId() string {
@@ -589,7 +710,7 @@ type DrillRef struct {
 
 func (x *DrillRef) Reset() {
 	*x = DrillRef{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[7]
+	mi := &file_domicile_v1_drill_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -601,7 +722,7 @@ func (x *DrillRef) String() string {
 func (*DrillRef) ProtoMessage() {}
 
 func (x *DrillRef) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[7]
+	mi := &file_domicile_v1_drill_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -614,7 +735,7 @@ func (x *DrillRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillRef.ProtoReflect.Descriptor instead.
 func (*DrillRef) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{7}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DrillRef) GetId() string {
@@ -632,7 +753,7 @@ type DrillStatusRequest struct {
 
 func (x *DrillStatusRequest) Reset() {
 	*x = DrillStatusRequest{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[8]
+	mi := &file_domicile_v1_drill_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -644,7 +765,7 @@ func (x *DrillStatusRequest) String() string {
 func (*DrillStatusRequest) ProtoMessage() {}
 
 func (x *DrillStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[8]
+	mi := &file_domicile_v1_drill_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -657,7 +778,7 @@ func (x *DrillStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillStatusRequest.ProtoReflect.Descriptor instead.
 func (*DrillStatusRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{8}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{10}
 }
 
 // DrillState is what a node holds.
@@ -680,13 +801,14 @@ type DrillState struct {
 	Permitted     bool                   `protobuf:"varint,15,opt,name=permitted,proto3" json:"permitted,omitempty"` // the manifest permits drills
 	NowUnixNano   int64                  `protobuf:"varint,16,opt,name=now_unix_nano,json=nowUnixNano,proto3" json:"now_unix_nano,omitempty"`
 	Map           *DrillMap              `protobuf:"bytes,17,opt,name=map,proto3" json:"map,omitempty"`
+	Proof         *DrillProof            `protobuf:"bytes,18,opt,name=proof,proto3" json:"proof,omitempty"` // absent: no drill in which this node took part is known to have passed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DrillState) Reset() {
 	*x = DrillState{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[9]
+	mi := &file_domicile_v1_drill_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +820,7 @@ func (x *DrillState) String() string {
 func (*DrillState) ProtoMessage() {}
 
 func (x *DrillState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[9]
+	mi := &file_domicile_v1_drill_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +833,7 @@ func (x *DrillState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillState.ProtoReflect.Descriptor instead.
 func (*DrillState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{9}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DrillState) GetRegion() string {
@@ -833,6 +955,13 @@ func (x *DrillState) GetMap() *DrillMap {
 	return nil
 }
 
+func (x *DrillState) GetProof() *DrillProof {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
 // DrillMap is the federation as this node has it.
 type DrillMap struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -846,7 +975,7 @@ type DrillMap struct {
 
 func (x *DrillMap) Reset() {
 	*x = DrillMap{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[10]
+	mi := &file_domicile_v1_drill_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +987,7 @@ func (x *DrillMap) String() string {
 func (*DrillMap) ProtoMessage() {}
 
 func (x *DrillMap) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[10]
+	mi := &file_domicile_v1_drill_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +1000,7 @@ func (x *DrillMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillMap.ProtoReflect.Descriptor instead.
 func (*DrillMap) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{10}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DrillMap) GetManifestDigest() string {
@@ -912,7 +1041,7 @@ type DrillBoundary struct {
 
 func (x *DrillBoundary) Reset() {
 	*x = DrillBoundary{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[11]
+	mi := &file_domicile_v1_drill_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +1053,7 @@ func (x *DrillBoundary) String() string {
 func (*DrillBoundary) ProtoMessage() {}
 
 func (x *DrillBoundary) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[11]
+	mi := &file_domicile_v1_drill_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1066,7 @@ func (x *DrillBoundary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillBoundary.ProtoReflect.Descriptor instead.
 func (*DrillBoundary) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{11}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrillBoundary) GetName() string {
@@ -965,7 +1094,7 @@ type DrillRegion struct {
 
 func (x *DrillRegion) Reset() {
 	*x = DrillRegion{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[12]
+	mi := &file_domicile_v1_drill_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1106,7 @@ func (x *DrillRegion) String() string {
 func (*DrillRegion) ProtoMessage() {}
 
 func (x *DrillRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[12]
+	mi := &file_domicile_v1_drill_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1119,7 @@ func (x *DrillRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillRegion.ProtoReflect.Descriptor instead.
 func (*DrillRegion) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{12}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DrillRegion) GetName() string {
@@ -1029,7 +1158,7 @@ type DrillCut struct {
 
 func (x *DrillCut) Reset() {
 	*x = DrillCut{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[13]
+	mi := &file_domicile_v1_drill_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1170,7 @@ func (x *DrillCut) String() string {
 func (*DrillCut) ProtoMessage() {}
 
 func (x *DrillCut) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[13]
+	mi := &file_domicile_v1_drill_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1183,7 @@ func (x *DrillCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillCut.ProtoReflect.Descriptor instead.
 func (*DrillCut) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{13}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DrillCut) GetPeer() string {
@@ -1111,7 +1240,7 @@ type DrillEnd struct {
 
 func (x *DrillEnd) Reset() {
 	*x = DrillEnd{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[14]
+	mi := &file_domicile_v1_drill_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1252,7 @@ func (x *DrillEnd) String() string {
 func (*DrillEnd) ProtoMessage() {}
 
 func (x *DrillEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[14]
+	mi := &file_domicile_v1_drill_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1265,7 @@ func (x *DrillEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillEnd.ProtoReflect.Descriptor instead.
 func (*DrillEnd) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{14}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DrillEnd) GetId() string {
@@ -1164,7 +1293,17 @@ var File_domicile_v1_drill_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\n" +
-	"\x17domicile/v1/drill.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\"R\n" +
+	"\x17domicile/v1/drill.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\"9\n" +
+	"\x11ProveDrillRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05chain\x18\x02 \x01(\tR\x05chain\"d\n" +
+	"\n" +
+	"DrillProof\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05chain\x18\x02 \x01(\tR\x05chain\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12 \n" +
+	"\fat_unix_nano\x18\x04 \x01(\x03R\n" +
+	"atUnixNano\"R\n" +
 	"\x12SearchStoreRequest\x12\x14\n" +
 	"\x05marks\x18\x01 \x03(\tR\x05marks\x12&\n" +
 	"\x0fsince_unix_nano\x18\x02 \x01(\x03R\rsinceUnixNano\"\x99\x01\n" +
@@ -1216,7 +1355,7 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\adry_run\x18\x05 \x01(\bR\x06dryRun\"\x1a\n" +
 	"\bDrillRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
-	"\x12DrillStatusRequest\"\xa4\x04\n" +
+	"\x12DrillStatusRequest\"\xd3\x04\n" +
 	"\n" +
 	"DrillState\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x0e\n" +
@@ -1237,7 +1376,8 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\awindows\x18\x0e \x01(\tR\awindows\x12\x1c\n" +
 	"\tpermitted\x18\x0f \x01(\bR\tpermitted\x12\"\n" +
 	"\rnow_unix_nano\x18\x10 \x01(\x03R\vnowUnixNano\x12'\n" +
-	"\x03map\x18\x11 \x01(\v2\x15.domicile.v1.DrillMapR\x03map\"\xcc\x01\n" +
+	"\x03map\x18\x11 \x01(\v2\x15.domicile.v1.DrillMapR\x03map\x12-\n" +
+	"\x05proof\x18\x12 \x01(\v2\x17.domicile.v1.DrillProofR\x05proof\"\xcc\x01\n" +
 	"\bDrillMap\x12'\n" +
 	"\x0fmanifest_digest\x18\x01 \x01(\tR\x0emanifestDigest\x12'\n" +
 	"\x0fpolicy_revision\x18\x02 \x01(\tR\x0epolicyRevision\x12:\n" +
@@ -1265,7 +1405,7 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03how\x18\x02 \x01(\tR\x03how\x12 \n" +
 	"\fat_unix_nano\x18\x03 \x01(\x03R\n" +
-	"atUnixNano2\xf5\x03\n" +
+	"atUnixNano2\xbc\x04\n" +
 	"\fDrillService\x12A\n" +
 	"\bArmDrill\x12\x1c.domicile.v1.ArmDrillRequest\x1a\x17.domicile.v1.DrillState\x12:\n" +
 	"\bCutDrill\x12\x15.domicile.v1.DrillRef\x1a\x17.domicile.v1.DrillState\x12<\n" +
@@ -1274,7 +1414,9 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\tHealDrill\x12\x15.domicile.v1.DrillRef\x1a\x17.domicile.v1.DrillState\x12G\n" +
 	"\vDrillStatus\x12\x1f.domicile.v1.DrillStatusRequest\x1a\x17.domicile.v1.DrillState\x12P\n" +
 	"\vPermissions\x12\x1f.domicile.v1.PermissionsRequest\x1a .domicile.v1.PermissionsResponse\x12P\n" +
-	"\vSearchStore\x12\x1f.domicile.v1.SearchStoreRequest\x1a .domicile.v1.SearchStoreResponseB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
+	"\vSearchStore\x12\x1f.domicile.v1.SearchStoreRequest\x1a .domicile.v1.SearchStoreResponse\x12E\n" +
+	"\n" +
+	"ProveDrill\x12\x1e.domicile.v1.ProveDrillRequest\x1a\x17.domicile.v1.DrillStateB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
 
 var (
 	file_domicile_v1_drill_proto_rawDescOnce sync.Once
@@ -1288,56 +1430,61 @@ func file_domicile_v1_drill_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_drill_proto_rawDescData
 }
 
-var file_domicile_v1_drill_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_domicile_v1_drill_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_domicile_v1_drill_proto_goTypes = []any{
-	(*SearchStoreRequest)(nil),  // 0: domicile.v1.SearchStoreRequest
-	(*SearchStoreResponse)(nil), // 1: domicile.v1.SearchStoreResponse
-	(*PermissionsRequest)(nil),  // 2: domicile.v1.PermissionsRequest
-	(*PermissionsResponse)(nil), // 3: domicile.v1.PermissionsResponse
-	(*Permission)(nil),          // 4: domicile.v1.Permission
-	(*DrillSpec)(nil),           // 5: domicile.v1.DrillSpec
-	(*ArmDrillRequest)(nil),     // 6: domicile.v1.ArmDrillRequest
-	(*DrillRef)(nil),            // 7: domicile.v1.DrillRef
-	(*DrillStatusRequest)(nil),  // 8: domicile.v1.DrillStatusRequest
-	(*DrillState)(nil),          // 9: domicile.v1.DrillState
-	(*DrillMap)(nil),            // 10: domicile.v1.DrillMap
-	(*DrillBoundary)(nil),       // 11: domicile.v1.DrillBoundary
-	(*DrillRegion)(nil),         // 12: domicile.v1.DrillRegion
-	(*DrillCut)(nil),            // 13: domicile.v1.DrillCut
-	(*DrillEnd)(nil),            // 14: domicile.v1.DrillEnd
-	(*LogId)(nil),               // 15: domicile.v1.LogId
-	(*Epoch)(nil),               // 16: domicile.v1.Epoch
+	(*ProveDrillRequest)(nil),   // 0: domicile.v1.ProveDrillRequest
+	(*DrillProof)(nil),          // 1: domicile.v1.DrillProof
+	(*SearchStoreRequest)(nil),  // 2: domicile.v1.SearchStoreRequest
+	(*SearchStoreResponse)(nil), // 3: domicile.v1.SearchStoreResponse
+	(*PermissionsRequest)(nil),  // 4: domicile.v1.PermissionsRequest
+	(*PermissionsResponse)(nil), // 5: domicile.v1.PermissionsResponse
+	(*Permission)(nil),          // 6: domicile.v1.Permission
+	(*DrillSpec)(nil),           // 7: domicile.v1.DrillSpec
+	(*ArmDrillRequest)(nil),     // 8: domicile.v1.ArmDrillRequest
+	(*DrillRef)(nil),            // 9: domicile.v1.DrillRef
+	(*DrillStatusRequest)(nil),  // 10: domicile.v1.DrillStatusRequest
+	(*DrillState)(nil),          // 11: domicile.v1.DrillState
+	(*DrillMap)(nil),            // 12: domicile.v1.DrillMap
+	(*DrillBoundary)(nil),       // 13: domicile.v1.DrillBoundary
+	(*DrillRegion)(nil),         // 14: domicile.v1.DrillRegion
+	(*DrillCut)(nil),            // 15: domicile.v1.DrillCut
+	(*DrillEnd)(nil),            // 16: domicile.v1.DrillEnd
+	(*LogId)(nil),               // 17: domicile.v1.LogId
+	(*Epoch)(nil),               // 18: domicile.v1.Epoch
 }
 var file_domicile_v1_drill_proto_depIdxs = []int32{
-	4,  // 0: domicile.v1.PermissionsResponse.logs:type_name -> domicile.v1.Permission
-	15, // 1: domicile.v1.Permission.log:type_name -> domicile.v1.LogId
-	16, // 2: domicile.v1.Permission.epoch:type_name -> domicile.v1.Epoch
-	5,  // 3: domicile.v1.ArmDrillRequest.spec:type_name -> domicile.v1.DrillSpec
-	5,  // 4: domicile.v1.DrillState.spec:type_name -> domicile.v1.DrillSpec
-	13, // 5: domicile.v1.DrillState.cuts:type_name -> domicile.v1.DrillCut
-	14, // 6: domicile.v1.DrillState.last:type_name -> domicile.v1.DrillEnd
-	10, // 7: domicile.v1.DrillState.map:type_name -> domicile.v1.DrillMap
-	11, // 8: domicile.v1.DrillMap.boundaries:type_name -> domicile.v1.DrillBoundary
-	12, // 9: domicile.v1.DrillMap.regions:type_name -> domicile.v1.DrillRegion
-	6,  // 10: domicile.v1.DrillService.ArmDrill:input_type -> domicile.v1.ArmDrillRequest
-	7,  // 11: domicile.v1.DrillService.CutDrill:input_type -> domicile.v1.DrillRef
-	7,  // 12: domicile.v1.DrillService.RenewDrill:input_type -> domicile.v1.DrillRef
-	7,  // 13: domicile.v1.DrillService.HealDrill:input_type -> domicile.v1.DrillRef
-	8,  // 14: domicile.v1.DrillService.DrillStatus:input_type -> domicile.v1.DrillStatusRequest
-	2,  // 15: domicile.v1.DrillService.Permissions:input_type -> domicile.v1.PermissionsRequest
-	0,  // 16: domicile.v1.DrillService.SearchStore:input_type -> domicile.v1.SearchStoreRequest
-	9,  // 17: domicile.v1.DrillService.ArmDrill:output_type -> domicile.v1.DrillState
-	9,  // 18: domicile.v1.DrillService.CutDrill:output_type -> domicile.v1.DrillState
-	9,  // 19: domicile.v1.DrillService.RenewDrill:output_type -> domicile.v1.DrillState
-	9,  // 20: domicile.v1.DrillService.HealDrill:output_type -> domicile.v1.DrillState
-	9,  // 21: domicile.v1.DrillService.DrillStatus:output_type -> domicile.v1.DrillState
-	3,  // 22: domicile.v1.DrillService.Permissions:output_type -> domicile.v1.PermissionsResponse
-	1,  // 23: domicile.v1.DrillService.SearchStore:output_type -> domicile.v1.SearchStoreResponse
-	17, // [17:24] is the sub-list for method output_type
-	10, // [10:17] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	6,  // 0: domicile.v1.PermissionsResponse.logs:type_name -> domicile.v1.Permission
+	17, // 1: domicile.v1.Permission.log:type_name -> domicile.v1.LogId
+	18, // 2: domicile.v1.Permission.epoch:type_name -> domicile.v1.Epoch
+	7,  // 3: domicile.v1.ArmDrillRequest.spec:type_name -> domicile.v1.DrillSpec
+	7,  // 4: domicile.v1.DrillState.spec:type_name -> domicile.v1.DrillSpec
+	15, // 5: domicile.v1.DrillState.cuts:type_name -> domicile.v1.DrillCut
+	16, // 6: domicile.v1.DrillState.last:type_name -> domicile.v1.DrillEnd
+	12, // 7: domicile.v1.DrillState.map:type_name -> domicile.v1.DrillMap
+	1,  // 8: domicile.v1.DrillState.proof:type_name -> domicile.v1.DrillProof
+	13, // 9: domicile.v1.DrillMap.boundaries:type_name -> domicile.v1.DrillBoundary
+	14, // 10: domicile.v1.DrillMap.regions:type_name -> domicile.v1.DrillRegion
+	8,  // 11: domicile.v1.DrillService.ArmDrill:input_type -> domicile.v1.ArmDrillRequest
+	9,  // 12: domicile.v1.DrillService.CutDrill:input_type -> domicile.v1.DrillRef
+	9,  // 13: domicile.v1.DrillService.RenewDrill:input_type -> domicile.v1.DrillRef
+	9,  // 14: domicile.v1.DrillService.HealDrill:input_type -> domicile.v1.DrillRef
+	10, // 15: domicile.v1.DrillService.DrillStatus:input_type -> domicile.v1.DrillStatusRequest
+	4,  // 16: domicile.v1.DrillService.Permissions:input_type -> domicile.v1.PermissionsRequest
+	2,  // 17: domicile.v1.DrillService.SearchStore:input_type -> domicile.v1.SearchStoreRequest
+	0,  // 18: domicile.v1.DrillService.ProveDrill:input_type -> domicile.v1.ProveDrillRequest
+	11, // 19: domicile.v1.DrillService.ArmDrill:output_type -> domicile.v1.DrillState
+	11, // 20: domicile.v1.DrillService.CutDrill:output_type -> domicile.v1.DrillState
+	11, // 21: domicile.v1.DrillService.RenewDrill:output_type -> domicile.v1.DrillState
+	11, // 22: domicile.v1.DrillService.HealDrill:output_type -> domicile.v1.DrillState
+	11, // 23: domicile.v1.DrillService.DrillStatus:output_type -> domicile.v1.DrillState
+	5,  // 24: domicile.v1.DrillService.Permissions:output_type -> domicile.v1.PermissionsResponse
+	3,  // 25: domicile.v1.DrillService.SearchStore:output_type -> domicile.v1.SearchStoreResponse
+	11, // 26: domicile.v1.DrillService.ProveDrill:output_type -> domicile.v1.DrillState
+	19, // [19:27] is the sub-list for method output_type
+	11, // [11:19] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_drill_proto_init() }
@@ -1352,7 +1499,7 @@ func file_domicile_v1_drill_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_drill_proto_rawDesc), len(file_domicile_v1_drill_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,7 @@ const (
 	DrillService_DrillStatus_FullMethodName = "/domicile.v1.DrillService/DrillStatus"
 	DrillService_Permissions_FullMethodName = "/domicile.v1.DrillService/Permissions"
 	DrillService_SearchStore_FullMethodName = "/domicile.v1.DrillService/SearchStore"
+	DrillService_ProveDrill_FullMethodName  = "/domicile.v1.DrillService/ProveDrill"
 )
 
 // DrillServiceClient is the client API for DrillService service.
@@ -54,6 +55,9 @@ type DrillServiceClient interface {
 	// folder, in every form in which software writes bytes down. Nothing but such marks can
 	// be asked for, and nothing of what is stored is answered but how often they are there.
 	SearchStore(ctx context.Context, in *SearchStoreRequest, opts ...grpc.CallOption) (*SearchStoreResponse, error)
+	// ProveDrill notes in the audit that the drill which this node held last has passed: its
+	// age is the age of the evidence.
+	ProveDrill(ctx context.Context, in *ProveDrillRequest, opts ...grpc.CallOption) (*DrillState, error)
 }
 
 type drillServiceClient struct {
@@ -134,6 +138,16 @@ func (c *drillServiceClient) SearchStore(ctx context.Context, in *SearchStoreReq
 	return out, nil
 }
 
+func (c *drillServiceClient) ProveDrill(ctx context.Context, in *ProveDrillRequest, opts ...grpc.CallOption) (*DrillState, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrillState)
+	err := c.cc.Invoke(ctx, DrillService_ProveDrill_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DrillServiceServer is the server API for DrillService service.
 // All implementations must embed UnimplementedDrillServiceServer
 // for forward compatibility.
@@ -160,6 +174,9 @@ type DrillServiceServer interface {
 	// folder, in every form in which software writes bytes down. Nothing but such marks can
 	// be asked for, and nothing of what is stored is answered but how often they are there.
 	SearchStore(context.Context, *SearchStoreRequest) (*SearchStoreResponse, error)
+	// ProveDrill notes in the audit that the drill which this node held last has passed: its
+	// age is the age of the evidence.
+	ProveDrill(context.Context, *ProveDrillRequest) (*DrillState, error)
 	mustEmbedUnimplementedDrillServiceServer()
 }
 
@@ -190,6 +207,9 @@ func (UnimplementedDrillServiceServer) Permissions(context.Context, *Permissions
 }
 func (UnimplementedDrillServiceServer) SearchStore(context.Context, *SearchStoreRequest) (*SearchStoreResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SearchStore not implemented")
+}
+func (UnimplementedDrillServiceServer) ProveDrill(context.Context, *ProveDrillRequest) (*DrillState, error) {
+	return nil, status.Error(codes.Unimplemented, "method ProveDrill not implemented")
 }
 func (UnimplementedDrillServiceServer) mustEmbedUnimplementedDrillServiceServer() {}
 func (UnimplementedDrillServiceServer) testEmbeddedByValue()                      {}
@@ -338,6 +358,24 @@ func _DrillService_SearchStore_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DrillService_ProveDrill_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProveDrillRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DrillServiceServer).ProveDrill(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DrillService_ProveDrill_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DrillServiceServer).ProveDrill(ctx, req.(*ProveDrillRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // DrillService_ServiceDesc is the grpc.ServiceDesc for DrillService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -372,6 +410,10 @@ var DrillService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SearchStore",
 			Handler:    _DrillService_SearchStore_Handler,
+		},
+		{
+			MethodName: "ProveDrill",
+			Handler:    _DrillService_ProveDrill_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
