@@ -142,6 +142,7 @@ func (n *Node) Start(ctx context.Context) error {
 		return errors.Join(err, n.Close(closing))
 	}
 	n.loops.Go(func() { n.policies.watch(n.life, n.seams.Pace.Of(candidateEvery)) })
+	n.loops.Go(func() { n.policies.foresee(n.open) })
 	n.loops.Go(func() { n.countTraffic(n.life) })
 	if n.cfg.Node != "" {
 		n.loops.Go(func() { n.confer(n.open) })

@@ -39,6 +39,7 @@ type policies struct {
 	signedOnly atomic.Bool // no directory is loaded any more
 
 	loading chan struct{} // holds one while a load is under way
+	flipped chan struct{} // holds one when another policy is in force since foresee looked
 	warned  time.Duration // before the end of the policy's time, logged last; watch's alone
 
 	mu        sync.Mutex
@@ -55,7 +56,7 @@ type policies struct {
 
 func newPolicies(c *Config, f *regions.Federation, gate *policy.Gate, clock regions.Clock, logger *slog.Logger) *policies {
 	return &policies{dir: c.Policies, trust: c.Policy, shelf: shelf{dir: filepath.Join(c.Data, "policy")}, clock: clock, federation: f, gate: gate, logger: logger,
-		changed: func() {}, loading: make(chan struct{}, 1), spurned: map[string]spurned{}, merged: map[string]word{}}
+		changed: func() {}, loading: make(chan struct{}, 1), flipped: make(chan struct{}, 1), spurned: map[string]spurned{}, merged: map[string]word{}}
 }
 
 // begin waits for its turn to load. end gives it back.
@@ -139,8 +140,34 @@ func (p *policies) note(tried string, next *opa.Policy, err error) (flipped bool
 	p.problem = nil // an error is then about the older policy's last hand-overs only
 	if flipped = now == next.Generation; flipped {
 		p.active = next
+		select {
+		case p.flipped <- struct{}{}:
+		default:
+		}
 	}
 	return flipped
+}
+
+// foresee asks the rules of each signed policy that comes into force what they answer once
+// one of its terms is revoked, until ctx ends: a revocation has to stop flows at once.
+func (p *policies) foresee(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.flipped:
+		}
+		active := p.activePolicy()
+		if p.signedNow() == nil || active == nil || active.Generation.HasLapsed() {
+			continue
+		}
+		next := active.Foresee(ctx)
+		p.mu.Lock()
+		if p.active == active {
+			p.active = next
+		}
+		p.mu.Unlock()
+	}
 }
 
 // watch looks for a changed directory, and for what a signed policy has scheduled, until

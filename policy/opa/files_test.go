@@ -114,18 +114,22 @@ func TestR14b_TimeIsDataAndNoClock(t *testing.T) {
 	}
 }
 
-// TestR14b_WhatWasAskedIsNotAskedAgain: a policy of the files that are in force (revoked,
-// renewed, at another instant) answers as one that is judged anew does, and its rules are
-// asked only what they were not asked before. One byte more, or another federation, and
-// all is asked again.
-func TestR14b_WhatWasAskedIsNotAskedAgain(t *testing.T) {
+// termed is a policy with two mechanisms that begin together, of which one lasts longer.
+type termed struct {
+	*testing.T
+	files       map[string][]byte
+	f           *regions.Federation
+	from, until time.Time
+}
+
+func newTermed(t *testing.T) *termed {
+	t.Helper()
 	dir, f := small(t)
 	files, err := opa.Files(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	from := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
-	until := from.AddDate(0, 0, 60)
 	files["terms.yaml"] = []byte(`mechanisms:
   scc_us: {owner: legal, approvers: [anna, ben], reason: contract 7, from: 2026-12-01T00:00:00Z, until: 2026-12-11T00:00:00Z}
   scc_in: {owner: legal, approvers: [anna, ben], reason: contract 8, from: 2026-12-01T00:00:00Z, until: 2026-12-21T00:00:00Z}
@@ -147,16 +151,27 @@ forbid contains {"rule": "without_scc_in", "text": "no mechanism"} if {
 			delete(files, name)
 		}
 	}
-	load := func(m opa.Moment, f *regions.Federation) *opa.Policy {
-		t.Helper()
-		m.Until = until
-		p, err := opa.LoadFiles(t.Context(), files, m, f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
+	return &termed{t, files, f, from, from.AddDate(0, 0, 60)}
+}
+
+func (x *termed) load(m opa.Moment, f *regions.Federation) *opa.Policy {
+	x.Helper()
+	m.Until = x.until
+	p, err := opa.LoadFiles(x.Context(), x.files, m, f)
+	if err != nil {
+		x.Fatal(err)
 	}
-	active := load(opa.Moment{Serial: 1, Now: from}, f)
+	return p
+}
+
+// TestR14b_WhatWasAskedIsNotAskedAgain: a policy of the files that are in force (revoked,
+// renewed, at another instant) answers as one that is judged anew does, and its rules are
+// asked only what they were not asked before. One byte more, or another federation, and
+// all is asked again.
+func TestR14b_WhatWasAskedIsNotAskedAgain(t *testing.T) {
+	x := newTermed(t)
+	f, from := x.f, x.from
+	active := x.load(opa.Moment{Serial: 1, Now: from}, f)
 	cells := active.Report.Cells
 	if active.Report.Asked != 3*cells { // none lasts, both, the second alone
 		t.Errorf("%d questions asked, there are %d", active.Report.Asked, cells)
@@ -173,8 +188,8 @@ forbid contains {"rule": "without_scc_in", "text": "no mechanism"} if {
 		{"the second revoked: nobody was asked that", from, []string{"scc_in"}, cells},
 		{"later", from.AddDate(0, 0, 12), nil, 0},
 	} {
-		anew := load(opa.Moment{Serial: 2, Now: c.at, Revoked: c.revoked}, f)
-		got := load(opa.Moment{Serial: 2, Now: c.at, Revoked: c.revoked, Before: active}, f)
+		anew := x.load(opa.Moment{Serial: 2, Now: c.at, Revoked: c.revoked}, f)
+		got := x.load(opa.Moment{Serial: 2, Now: c.at, Revoked: c.revoked, Before: active}, f)
 		if got.Report.Asked != c.asked || anew.Report.Asked < cells || got.Report.Cells != cells {
 			t.Errorf("%s: %d questions asked, want %d; anew %d", c.name, got.Report.Asked, c.asked, anew.Report.Asked)
 		}
@@ -188,12 +203,33 @@ forbid contains {"rule": "without_scc_in", "text": "no mechanism"} if {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := load(opa.Moment{Serial: 2, Now: from, Before: active}, other); got.Report.Asked != 3*got.Report.Cells {
+	if got := x.load(opa.Moment{Serial: 2, Now: from, Before: active}, other); got.Report.Asked != 3*got.Report.Cells {
 		t.Errorf("another federation: %d questions asked", got.Report.Asked)
 	}
-	files["rules/orders.rego"] = append(files["rules/orders.rego"], '\n')
-	if got := load(opa.Moment{Serial: 2, Now: from, Before: active}, f); got.Report.Asked != 3*cells {
+	x.files["rules/orders.rego"] = append(x.files["rules/orders.rego"], '\n')
+	if got := x.load(opa.Moment{Serial: 2, Now: from, Before: active}, f); got.Report.Asked != 3*cells {
 		t.Errorf("other files: %d questions asked", got.Report.Asked)
+	}
+}
+
+// TestR14b_OneRevocationIsForeseen: what the revocation of any one term leaves was asked
+// before it came, and is what a policy that is judged anew answers.
+func TestR14b_OneRevocationIsForeseen(t *testing.T) {
+	x := newTermed(t)
+	active := x.load(opa.Moment{Serial: 1, Now: x.from}, x.f)
+	foreseen := active.Foresee(t.Context())
+	for _, name := range []string{"scc_in", "scc_us"} {
+		m := opa.Moment{Serial: 2, Now: x.from, Revoked: []string{name}}
+		anew := x.load(m, x.f)
+		m.Before = foreseen
+		got := x.load(m, x.f)
+		if got.Report.Asked != 0 {
+			t.Errorf("%s revoked, which was foreseen: %d questions asked", name, got.Report.Asked)
+		}
+		samePolicy(t, name, got, anew)
+	}
+	if x.load(opa.Moment{Serial: 2, Now: x.from, Revoked: []string{"scc_in"}, Before: active}, x.f).Report.Asked == 0 {
+		t.Error("to foresee changed the policy itself")
 	}
 }
 
