@@ -139,6 +139,25 @@ func TestR14b_AMissedPolicyWhoseTimeIsOverStandsOverTheOlderOne(t *testing.T) {
 	}
 }
 
+// TestR14b_AMissedPolicyIsTakenLaterIfThereWasNoTime: a peer's policy that could not be judged
+// before the time for it was over, on a busy machine, is not one that is refused.
+func TestR14b_AMissedPolicyIsTakenLaterIfThereWasNoTime(t *testing.T) {
+	k := newKeeper(t)
+	p, _ := openKept(t.Context(), k.data, k.trust)
+	n := &Node{cfg: Config{Region: "eu-west", Data: k.data}, seams: Seams{Clock: p.clock}, policies: p, gate: p.gate, federation: p.federation, logger: p.logger}
+	for range 8 { // it ends sooner or later in the judging
+		ctx, cancel := context.WithCancel(t.Context())
+		n.take(ctx, "us-east", word{serial: 1}, func(context.Context, int64) ([]byte, error) { cancel(); return k.bundle(1), nil })
+	}
+	if p.signedNow() != nil || len(p.spurned) > 0 {
+		t.Fatalf("spurned: %v", p.spurned)
+	}
+	n.take(t.Context(), "us-east", word{serial: 1}, func(context.Context, int64) ([]byte, error) { return k.bundle(1), nil })
+	if live := p.signedNow(); live == nil || live.serial() != 1 {
+		t.Error("it was not taken later")
+	}
+}
+
 // TestR14b_ARegionThatTrustsNobodyAnyMoreHasNoPolicy: keys that were taken out of node.yaml
 // do not leave the kept policy in force without a signature that counts.
 func TestR14b_ARegionThatTrustsNobodyAnyMoreHasNoPolicy(t *testing.T) {

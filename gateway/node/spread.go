@@ -107,6 +107,9 @@ func (n *Node) take(ctx context.Context, from string, w word, fetch link.Fetch) 
 	err := n.bring(ctx, from, w.serial, fetch)
 	if err != nil {
 		n.logger.Warn("a newer policy of others is not active here", "from", from, "serial", w.serial, "err", err)
+		if ctx.Err() != nil {
+			return // there was no time to judge it: that says nothing of the policy
+		}
 	}
 	code := api.CodeOf(err)
 	if err == nil || (code == api.PolicyError || code == api.ConfigInvalid) && !errors.Is(err, bundle.ErrNotYetValid) {
