@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"domicile/api"
 	"domicile/chaos/canary"
 	"domicile/gateway/drill"
 )
@@ -17,7 +18,7 @@ func (n *Node) searchFiles(ctx context.Context, texts []string, since time.Time)
 	}
 	r, err := canary.ScanSince(ctx, n.cfg.Data, set, since)
 	if err != nil {
-		return drill.Found{}, err
+		return drill.Found{}, &api.Error{Code: api.StorageFailed, Op: "search store", Region: n.cfg.Region, Field: "data", Value: n.cfg.Data, Err: err, Hint: "a file that cannot be read is not a clean one: see that the folder can be read"}
 	}
 	out := drill.Found{Files: uint64(r.Files), Older: uint64(r.Older), Bytes: uint64(r.Bytes)}
 	for i := range texts {
