@@ -27,6 +27,7 @@ type logBook struct {
 	placer     *placer.Placer // nil: no log moves
 	hello      func()         // called when another log that may move has its home here
 
+	late   []api.LogID                   // open alone writes it
 	source atomic.Pointer[mirror.Source] // of topics that hold; nil: nothing is known of mirrors yet
 
 	mu     sync.RWMutex
@@ -56,13 +57,17 @@ func newLogBook(n *Node) *logBook {
 		underway: map[api.LogID]*copyOpening{}}
 }
 
-// open opens every log that the manifest gives to this region, as home or as copy.
+// open opens every log that the manifest gives to this region, as home or as copy. New ones
+// for which the store has no place yet are late.
 func (b *logBook) open(ctx context.Context) error {
 	federation := b.federation.Snapshot()
 	for _, name := range federation.Topics() {
 		topic, _ := federation.Topic(name)
 		for _, id := range federation.Logs(topic) {
-			if err := b.openAs(ctx, id, federation.Role(id, b.self), federation); err != nil {
+			switch err := b.openAs(ctx, id, federation.Role(id, b.self), federation); {
+			case waits(err):
+				b.late = append(b.late, id)
+			case err != nil:
 				return err
 			}
 		}

@@ -77,6 +77,7 @@ func (n *Node) openTurn(ctx context.Context, seat fabric.Seat) (*turn, error) {
 	t.mesh.Start(n.life)
 	t.chase()
 	t.source.Start()
+	t.openLate()
 	return t, nil
 }
 

@@ -19,6 +19,10 @@ const (
 	noStorage   = "insufficient storage" // in the text of noPeersCode: they lack room
 )
 
+// ErrNoPlace is of a new log that a region of three cannot place before it has heard of each
+// of its nodes. It passes.
+var ErrNoPlace = errors.New("no place for a new log")
+
 // heardWithin is how long the broker may take to hear of a node that is up: nodes tell each
 // other of themselves every ten seconds, at any pace.
 const heardWithin = 12 * time.Second
@@ -66,5 +70,5 @@ func (f *Fabric) notPlaced(id api.LogID, err error) error {
 		}
 	}
 	return &api.Error{Code: api.NotReady, Op: "make log", Topic: id.Topic, Region: f.cfg.Region, Field: "log", Value: id.String(),
-		RetryAfter: f.cfg.Pace.Of(5 * time.Second), Hint: hint, Err: err}
+		RetryAfter: f.cfg.Pace.Of(5 * time.Second), Hint: hint, Err: fmt.Errorf("%w: %w", ErrNoPlace, err)}
 }
