@@ -83,7 +83,7 @@ type rig struct {
 	nodes map[string]*drill.Node
 }
 
-const rpo = 3 * time.Second
+const rpo = 5 * time.Second
 
 func open(t *testing.T) *rig {
 	t.Helper()

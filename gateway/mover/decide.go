@@ -44,7 +44,7 @@ const (
 	report   act = "report"  // what is void here
 	mirrorIt act = "mirror"  // open the copy
 	lend     act = "lend"    // give the copy on, or no more
-	giveUp   act = "give up" // a planned move that took too long
+	giveUp   act = "give up" // a move that takes too long, or leaves more behind than was accepted
 )
 
 // view is all that a decision depends on.
@@ -257,6 +257,9 @@ func (v *view) atTarget() act {
 		}
 		return frozen
 	case placement.Ready:
+		if l.Op.Lost != nil && l.Op.Unaccepted() != nil {
+			return giveUp // the bound is fixed, and the log takes no records meanwhile
+		}
 		return flip
 	}
 	return rest

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
 
@@ -81,6 +82,9 @@ func set(t *testing.T, l *placement.Log, key string, vals []string) {
 		l.Op.Proof = &placement.Proof{Kind: placement.ProofKind(vals[0])}
 	case "cut":
 		l.Op.Cut = number(t, vals[0])
+	case "lost": // seconds, and those that were accepted
+		lost, most := time.Duration(number(t, vals[0]))*time.Second, time.Duration(number(t, vals[1]))*time.Second
+		l.Op.Lost, l.Op.Accepted = &placement.Loss{Span: &lost}, placement.Loss{Span: &most}
 	default:
 		t.Fatalf("unknown argument %s", key)
 	}

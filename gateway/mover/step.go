@@ -158,10 +158,19 @@ func (m *Mover) do(ctx context.Context, id api.LogID, what act, v *view) error {
 		return m.report(ctx, v)
 	case giveUp:
 		c := m.command(placement.Abort, l)
-		c.Reason = fmt.Sprintf("the move did not come to its end within %s", Deadline)
+		c.Reason = v.whyGivenUp()
 		return m.submit(ctx, c)
 	}
 	return nil
+}
+
+func (v *view) whyGivenUp() string {
+	if op := v.log.Op; op.Step == placement.Ready && op.Lost != nil {
+		if err := op.Unaccepted(); err != nil {
+			return err.Error()
+		}
+	}
+	return fmt.Sprintf("the move did not come to its end within %s", Deadline)
 }
 
 // opID names the move for the store's markers.

@@ -288,7 +288,7 @@ func (s *State) flip(l *Log, c *Command) error {
 	if err := l.mayMoveTo(op.Target); err != nil {
 		return err
 	}
-	if err := op.lossAccepted(); err != nil {
+	if err := op.Unaccepted(); err != nil {
 		return err
 	}
 	if got, need := l.Approved(); got < need {
@@ -315,9 +315,10 @@ func (l *Log) Approved() (got, need int) {
 	return distinct(l.Op.Approvals, l.Op.Actor, ""), need
 }
 
-// lossAccepted holds the frozen bound against what was accepted. Unknown is more than
-// any bound.
-func (o *Op) lossAccepted() error {
+// Unaccepted holds the frozen bound of what is lost against what was accepted; nil: it is
+// within that. Unknown is more than any bound. It is asked of a move that is ready: the bound
+// changes no more, so a move that it refuses never comes to its end.
+func (o *Op) Unaccepted() error {
 	if o.Kind == Planned || o.Proof.Kind == Marker && o.Lost.none() {
 		return nil
 	}
@@ -325,11 +326,11 @@ func (o *Op) lossAccepted() error {
 	limit, lost := o.Accepted, o.Lost
 	switch {
 	case lost.Span == nil && !waived, limit.Records != nil && lost.Records == nil && !waived:
-		return broken(RuleUnknown, "nobody knows what would be lost; abort and override S4 if it must be")
+		return broken(RuleUnknown, "nobody knows what would be lost; override S4 if it must be")
 	case limit.Span != nil && lost.Span != nil && *lost.Span > *limit.Span:
-		return broken(RuleCutFirst, fmt.Sprintf("up to %s may be lost, %s are accepted; abort and begin again with more", *lost.Span, *limit.Span))
+		return broken(RuleCutFirst, fmt.Sprintf("up to %s may be lost, %s are accepted; begin again with more", *lost.Span, *limit.Span))
 	case limit.Records != nil && lost.Records != nil && *lost.Records > *limit.Records:
-		return broken(RuleCutFirst, fmt.Sprintf("up to %d records may be lost, %d are accepted; abort and begin again with more", *lost.Records, *limit.Records))
+		return broken(RuleCutFirst, fmt.Sprintf("up to %d records may be lost, %d are accepted; begin again with more", *lost.Records, *limit.Records))
 	}
 	return nil
 }
