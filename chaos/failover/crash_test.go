@@ -66,6 +66,9 @@ type dying struct {
 // at its place, or void where it was said to be, or stored again. A third of the table is
 // played, chosen by DOMICILE_SEED; all of it under DOMICILE_LONG=1.
 func TestR14f_AKillAtEveryStepOfAMove(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes again and again: not with -short")
+	}
 	table := crashes()
 	if os.Getenv("DOMICILE_LONG") == "" {
 		seed := fnv.New32()
