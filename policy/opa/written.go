@@ -67,7 +67,11 @@ func unmet(problems []review.Problem) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return &api.Error{Code: api.PolicyError, Op: "hold policy against what is written", Field: problems[0].Where, Value: fmt.Sprintf("%d problems", len(problems)),
+	count := "1 problem"
+	if n := len(problems); n > 1 {
+		count = fmt.Sprintf("%d problems", n)
+	}
+	return &api.Error{Code: api.PolicyError, Op: "hold policy against what is written", Field: problems[0].Where, Value: count,
 		Err: &Unmet{problems}, Hint: problems[0].Fix}
 }
 
