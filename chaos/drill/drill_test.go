@@ -227,16 +227,7 @@ func (r *rig) exercised(t *testing.T, p drill.Plan) {
 	r.ready(t, p)
 	p.For, p.Exercise = 15*time.Second, []drill.Exercise{{Topic: "catalog.updates", To: "us-east"}}
 	p.Expect = slices.DeleteFunc(slices.Clone(p.Expect), func(e drill.Expect) bool { return e.Topic == "catalog.updates" })
-	dir := t.TempDir()
-	result, err := drill.Run(t.Context(), drill.Config{ID: "moved", Plan: p, Dir: dir, Nodes: r.nodes, Controller: "test", Clock: regions.NewSteadyClock()})
-	if err != nil || result.Outcome != history.Completed {
-		t.Fatalf("%+v %v", result, err)
-	}
-	h, err := history.Open(filepath.Join(dir, drill.HistoryFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	judged := report.Judge(h)
+	judged := r.judged(t, drill.Config{ID: "moved", Plan: p})
 	for _, m := range judged.Moves {
 		t.Logf("%s to %s: RTO %v, lost %d, %d reports", m.Log, m.To, m.RTO, m.Lost, len(m.Reports))
 		if !m.Back && (m.Lost == 0 || m.RTO == nil || len(m.Reports) != 2) {
@@ -249,6 +240,21 @@ func (r *rig) exercised(t *testing.T, p drill.Plan) {
 		}
 	}
 	r.clean(t, "moved", time.Minute)
+}
+
+// judged runs a drill to its end and judges what it recorded.
+func (r *rig) judged(t *testing.T, c drill.Config) *report.Report {
+	t.Helper()
+	c.Dir, c.Nodes, c.Controller, c.Clock = t.TempDir(), r.nodes, "test", regions.NewSteadyClock()
+	result, err := drill.Run(t.Context(), c)
+	if err != nil || result.Outcome != history.Completed {
+		t.Fatalf("%+v %v", result, err)
+	}
+	h, err := history.Open(filepath.Join(c.Dir, drill.HistoryFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report.Judge(h)
 }
 
 // minute is a cut of 60 s under 1,000 records a second in each region, judged by the bounds
@@ -264,16 +270,7 @@ func (r *rig) minute(t *testing.T) {
 	}
 	p.Last(time.Minute, 3*time.Second, 10*time.Second)
 	r.ready(t, p)
-	dir := t.TempDir()
-	result, err := drill.Run(t.Context(), drill.Config{ID: "minute", Plan: p, Dir: dir, Nodes: r.nodes, Confirmed: true, Controller: "test", Clock: regions.NewSteadyClock()})
-	if err != nil || result.Outcome != history.Completed {
-		t.Fatalf("%+v %v", result, err)
-	}
-	h, err := history.Open(filepath.Join(dir, drill.HistoryFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	judged := report.Judge(h)
+	judged := r.judged(t, drill.Config{ID: "minute", Plan: p, Confirmed: true})
 	for _, c := range judged.Checks {
 		t.Logf("%v %d %s: %s", c.OK, c.Judged, c.Name, c.Text)
 	}

@@ -225,6 +225,14 @@ func (v *view) lendsTo() string {
 	return l.Op.Target
 }
 
+// tooMuch is why a move whose loss is fixed is never to be decided; nil: it may be.
+func (v *view) tooMuch() error {
+	if op := v.log.Op; op.Step == placement.Ready && op.Lost != nil {
+		return op.Unaccepted()
+	}
+	return nil
+}
+
 func (v *view) atTarget() act {
 	l, h := &v.log, &v.held
 	marked := l.Op.Proof != nil && l.Op.Proof.Kind == placement.Marker
@@ -257,8 +265,8 @@ func (v *view) atTarget() act {
 		}
 		return frozen
 	case placement.Ready:
-		if l.Op.Lost != nil && l.Op.Unaccepted() != nil {
-			return giveUp // the bound is fixed, and the log takes no records meanwhile
+		if v.tooMuch() != nil {
+			return giveUp // the log takes no records meanwhile
 		}
 		return flip
 	}

@@ -165,10 +165,8 @@ func (m *Mover) do(ctx context.Context, id api.LogID, what act, v *view) error {
 }
 
 func (v *view) whyGivenUp() string {
-	if op := v.log.Op; op.Step == placement.Ready && op.Lost != nil {
-		if err := op.Unaccepted(); err != nil {
-			return err.Error()
-		}
+	if err := v.tooMuch(); err != nil {
+		return err.Error()
 	}
 	return fmt.Sprintf("the move did not come to its end within %s", Deadline)
 }

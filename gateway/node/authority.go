@@ -142,25 +142,28 @@ func (n *Node) attend(ctx context.Context) (leave func()) {
 	if n.placer == nil || n.out == nil {
 		return leave
 	}
-	err := func() error {
-		mesh, err := n.openMesh(ctx, link.Config{CouncilOnly: true})
-		if err != nil {
-			return err
-		}
-		parts.add("links", mesh.Close)
-		p, err := n.openDelegate(mesh, n.placer.Watch)
-		if err != nil {
-			return err
-		}
-		parts.add("placer", func(context.Context) error { n.placer.Detach(); return nil })
-		parts.add("placement", p.close)
-		mesh.Start(n.life)
-		return nil
-	}()
-	if err != nil {
+	if err := n.openCouncil(ctx, parts.add); err != nil {
 		n.logger.Error("this node takes no part in the placement authority while another one holds the seat", "err", err)
 	}
 	return leave
+}
+
+// openCouncil has this node take part in the placement authority by a lane of its own, where
+// it has no links. add notes how to close what was opened, also if the rest fails.
+func (n *Node) openCouncil(ctx context.Context, add func(part string, end func(context.Context) error)) error {
+	mesh, err := n.openMesh(ctx, link.Config{CouncilOnly: true})
+	if err != nil {
+		return err
+	}
+	add("links", mesh.Close)
+	p, err := n.openDelegate(mesh, n.placer.Watch)
+	if err != nil {
+		return err
+	}
+	add("placer", func(context.Context) error { n.placer.Detach(); return nil })
+	add("placement", p.close)
+	mesh.Start(n.life)
+	return nil
 }
 
 // following is a follower as its region's way to the authority.

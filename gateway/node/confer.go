@@ -86,7 +86,7 @@ func (n *Node) others() []fabric.Member {
 // node and on each other that is heard. One that is not heard takes what the others have
 // before it opens the region's logs.
 func (n *Node) confirmed() int64 {
-	_, serial := n.policies.told()
+	serial := n.policies.fencedSerial()
 	for _, m := range n.others() {
 		if m.Up {
 			serial = min(serial, n.siblings.said(m.Node).GetFenced())

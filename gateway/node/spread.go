@@ -66,6 +66,16 @@ func (p *policies) told() (kept word, fenced int64) {
 	return word{serial: m.Serial}, 0
 }
 
+// fencedSerial is the serial beside which nothing older is under way on this node; 0: none.
+func (p *policies) fencedSerial() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live == nil {
+		return 0
+	}
+	return p.fenced
+}
+
 // chase takes newer policies of peers while the links are up, until the turn is over.
 func (t *turn) chase() {
 	ctx, cancel := context.WithCancel(t.life)

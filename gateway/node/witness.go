@@ -11,7 +11,6 @@ import (
 	"domicile/gateway/door"
 	"domicile/regions"
 	"domicile/regions/fabric"
-	"domicile/regions/link"
 )
 
 // Witness is a node in no region: it votes on who owns the logs that may move, keeps what
@@ -82,22 +81,7 @@ func (w *Witness) unready() string {
 	return ""
 }
 
-func (w *Witness) openVoter(ctx context.Context) error {
-	n := w.n
-	mesh, err := n.openMesh(ctx, link.Config{CouncilOnly: true})
-	if err != nil {
-		return err
-	}
-	n.onClose("links", mesh.Close)
-	p, err := n.openDelegate(mesh, n.placer.Watch)
-	if err != nil {
-		return err
-	}
-	n.onClose("placement", func(context.Context) error { n.placer.Detach(); return nil })
-	n.onClose("voter", p.close)
-	mesh.Start(n.life)
-	return nil
-}
+func (w *Witness) openVoter(ctx context.Context) error { return w.n.openCouncil(ctx, w.n.onClose) }
 
 // openDesk lets operators ask who votes, and change it.
 func (w *Witness) openDesk(ctx context.Context) (err error) {
