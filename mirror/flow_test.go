@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"domicile/api"
 	"domicile/regions"
+	"domicile/regions/fabric/fabrictest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { fabrictest.VerifyTestMain(m) }
 
 func near(t *testing.T, what string, got, want, slack time.Duration) {
 	t.Helper()

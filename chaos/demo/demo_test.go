@@ -13,12 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"domicile/chaos/demo"
+	"domicile/regions/fabric/fabrictest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { fabrictest.VerifyTestMain(m) }
 
 // short is a demo at a test's pace, in a directory that must be empty afterwards. The
 // directory is in memory where it can be: a machine's real disk is everybody's.

@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"domicile/regions/fabric"
+	"domicile/regions/fabric/fabrictest"
 )
 
 const modeKey, dirKey = "DOCTOR_TEST_MODE", "DOCTOR_TEST_DIR"
@@ -23,7 +22,7 @@ func TestMain(m *testing.M) {
 		"read":  func() error { return Read(context.Background(), os.Getenv(dirKey), os.Stdout) },
 	}[os.Getenv(modeKey)]
 	if act == nil {
-		goleak.VerifyTestMain(m)
+		fabrictest.VerifyTestMain(m)
 		return
 	}
 	if err := act(); err != nil {

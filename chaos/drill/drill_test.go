@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"domicile/api/client"
 	"domicile/chaos/drill"
 	"domicile/chaos/drill/history"
@@ -22,6 +20,7 @@ import (
 	"domicile/chaos/lab"
 	"domicile/deploy"
 	"domicile/regions"
+	"domicile/regions/fabric/fabrictest"
 )
 
 // childEnv makes this test binary a controller: it runs the drill that the file tells of.
@@ -31,7 +30,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(childEnv); path != "" {
 		os.Exit(beController(path))
 	}
-	goleak.VerifyTestMain(m)
+	fabrictest.VerifyTestMain(m)
 }
 
 // job is what a controller of its own process is told.

@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"domicile/gateway/node"
 	"domicile/regions"
+	"domicile/regions/fabric/fabrictest"
 )
 
 // TestMain serves a node when the story starts this program for one.
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	fabrictest.VerifyTestMain(m)
 }
 
 func serve(path string) error {

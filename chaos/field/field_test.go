@@ -7,17 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"domicile/api"
 	"domicile/chaos/field"
 	"domicile/chaos/lab"
 	"domicile/regions"
+	"domicile/regions/fabric/fabrictest"
 )
 
 func TestMain(m *testing.M) {
 	field.Enter()
-	goleak.VerifyTestMain(m)
+	fabrictest.VerifyTestMain(m)
 }
 
 const (

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"domicile/api"
 	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
@@ -17,9 +15,10 @@ import (
 	"domicile/chaos/lab"
 	"domicile/chaos/ledger"
 	"domicile/regions"
+	"domicile/regions/fabric/fabrictest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { fabrictest.VerifyTestMain(m) }
 
 const (
 	pace = regions.Pace(0.25) // the fastest that nodes support

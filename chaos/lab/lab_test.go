@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"domicile/chaos/lab"
 	"domicile/regions"
+	"domicile/regions/fabric/fabrictest"
 	"domicile/regions/link"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { fabrictest.VerifyTestMain(m) }
 
 // quick is the fastest pace that nodes support.
 const quick = regions.Pace(0.25)

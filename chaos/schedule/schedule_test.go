@@ -10,17 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"domicile/chaos/field"
 	"domicile/chaos/invariant"
 	"domicile/chaos/ledger"
 	"domicile/chaos/schedule"
+	"domicile/regions/fabric/fabrictest"
 )
 
 func TestMain(m *testing.M) {
 	field.Enter()
-	goleak.VerifyTestMain(m)
+	fabrictest.VerifyTestMain(m)
 }
 
 // span is how long faults go on in one schedule.

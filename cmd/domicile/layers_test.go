@@ -52,7 +52,7 @@ var rooms = map[string][]string{
 	"github.com/google/go-cmp":            {}, // tests only, as the rest
 	"github.com/cockroachdb/datadriven":   {},
 	"github.com/rogpeppe/go-internal":     {},
-	"go.uber.org/goleak":                  {},
+	"go.uber.org/goleak":                  {"regions/fabric/fabrictest"},
 	"pgregory.net/rapid":                  {},
 }
 

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
 	"domicile/api/wire"
@@ -20,9 +18,10 @@ import (
 	"domicile/gateway/admin"
 	"domicile/mirror"
 	"domicile/regions"
+	"domicile/regions/fabric/fabrictest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { fabrictest.VerifyTestMain(m) }
 
 var (
 	_        gateway.Counters      = (*admin.Admin)(nil)

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"domicile/api"
 	"domicile/api/client"
 	"domicile/gateway"
@@ -23,7 +21,7 @@ import (
 	"domicile/regions/fabric/fabrictest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { fabrictest.VerifyTestMain(m) }
 
 const wait = 60 * time.Second
 

@@ -13,15 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"domicile/api"
 	"domicile/gateway/handover"
 	"domicile/regions"
+	"domicile/regions/fabric/fabrictest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { fabrictest.VerifyTestMain(m) }
 
 var who = regions.Principal{Name: "shop", Kind: "client", Class: "app", Place: "eu-west"}
 

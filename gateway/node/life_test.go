@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -27,10 +26,11 @@ import (
 	"domicile/gateway/node"
 	"domicile/regions"
 	"domicile/regions/fabric"
+	"domicile/regions/fabric/fabrictest"
 	"domicile/regions/identity"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { fabrictest.VerifyTestMain(m) }
 
 // solo is a federation of one region with a topic of its own.
 const solo = `

@@ -9,15 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"domicile/api"
 	"domicile/gateway/placer"
 	"domicile/regions"
+	"domicile/regions/fabric/fabrictest"
 	"domicile/regions/placement"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { fabrictest.VerifyTestMain(m) }
 
 const manifest = `
 version: 1

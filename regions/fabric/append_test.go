@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"domicile/api"
 	"domicile/regions"
@@ -24,10 +23,7 @@ func TestMain(m *testing.M) {
 	if runChild() || runActChild() || runMove() {
 		return
 	}
-	// A broker that is shut down while it opens a stream, above all on a full disk, can leave that
-	// stream's store running: it is nobody's to end.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"),
-		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"))
+	fabrictest.VerifyTestMain(m)
 }
 
 func record(i int) api.Record {

@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"domicile/api"
 	"domicile/regions"
+	"domicile/regions/fabric/fabrictest"
 	"domicile/regions/identity"
 	"domicile/regions/link"
 )
@@ -32,7 +31,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m)
+	fabrictest.VerifyTestMain(m)
 }
 
 // region is one real mesh on a real socket, and a node behind it that a test fills in.
