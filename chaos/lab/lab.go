@@ -15,7 +15,6 @@ import (
 	"slices"
 	"time"
 
-	"domicile/chaos/ports"
 	"domicile/deploy"
 	"domicile/gateway/node"
 	"domicile/regions"
@@ -34,14 +33,17 @@ type Options struct {
 	// Manifest is the federation; nil: the example. The link addresses in it are
 	// replaced by free ones.
 	Manifest []byte
+	// Trios names the regions that run as three nodes; in the manifest they stand with one
+	// link like the others. At a pace below 1 their seat is lost to every pause of the machine.
+	Trios []string
 	// Policies writes the policy directory that every region reads; nil: the example.
 	Policies func(dir string) error
 	// Pace scales all intervals.
 	Pace regions.Pace
-	// Config may change a region's node.yaml. It is asked again at each start of the region.
+	// Config may change a region's node.yaml. It is asked again at each start of a node.
 	Config func(region string, c *node.Config)
 	// Seams may change what one region's node is made of, for example to break a
-	// mechanism by its hook. It is asked again at each start of the region.
+	// mechanism by its hook. It is asked again at each start of a node.
 	Seams func(region string, s *node.Seams)
 }
 
@@ -101,7 +103,7 @@ func (l *Lab) found() error {
 	}
 	err = errors.Join(err, l.foundAuthority())
 	if w, ok := l.Federation.Witness(); ok {
-		l.witness = &Witness{at: l.regions[w.Name]}
+		l.witness = &Witness{at: l.regions[w.Name].gateways[0]}
 		delete(l.regions, w.Name)
 	}
 	return err
@@ -121,24 +123,16 @@ func (l *Lab) foundAuthority() error {
 	return nil
 }
 
-// settle gives one region a directory, an address and a certificate, and returns its
+// settle gives one region its nodes and a certificate, and returns its
 // entry in the manifest.
 func (l *Lab) settle(name string, _ int, authority *identity.Authority) (entry string, err error) {
-	listener, err := ports.Listen()
-	if err != nil {
-		return "", err
-	}
-	r := &Region{Name: name, Dir: filepath.Join(l.root, name), lab: l, link: listener, address: listener.Addr().String()}
+	r := &Region{Name: name, Dir: filepath.Join(l.root, name), lab: l}
 	l.regions[name] = r
-	for i := range r.ports {
-		p, err := ports.Listen()
-		if err != nil {
-			return "", err
-		}
-		r.ports[i] = p.Addr().String()
-		defer p.Close() // held until all are chosen
+	names := []string{""}
+	if slices.Contains(l.options.Trios, name) {
+		names = []string{"a", "b", "c"}
 	}
-	if err := os.MkdirAll(r.Data(), 0o700); err != nil {
+	if entry, err = r.settle(names...); err != nil {
 		return "", err
 	}
 	cert, key, err := authority.Issue(identity.Region, name, time.Now(), validity, "127.0.0.1")
@@ -146,7 +140,7 @@ func (l *Lab) settle(name string, _ int, authority *identity.Authority) (entry s
 		return "", err
 	}
 	r.identity, err = identity.New(cert, key, authority.CertPEM(), regions.NewSteadyClock())
-	return fmt.Sprintf("{link: %q}", r.address), err
+	return entry, err
 }
 
 // Policies is the policy directory that every region reads.
@@ -206,7 +200,9 @@ func (l *Lab) Close(ctx context.Context) error {
 	l.Heal() // what waits for an answer over a cut link need not wait for its deadline
 	err := l.Stop(ctx)
 	for _, r := range l.regions {
-		r.drop()
+		for _, g := range r.gateways {
+			g.drop()
+		}
 	}
 	if l.witness != nil {
 		l.witness.at.drop()

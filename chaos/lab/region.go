@@ -4,60 +4,78 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"sync"
+	"strings"
 	"time"
 
 	"domicile/api/client"
+	"domicile/chaos/ports"
 	"domicile/gateway/node"
-	"domicile/regions"
-	"domicile/regions/approval"
 	"domicile/regions/identity"
 )
 
-// stopWithin is how long a region may take to stop.
+// stopWithin is how long a node may take to stop.
 const stopWithin = 15 * time.Second
 
-// Region is one region of a lab. It is safe for concurrent use.
+// Region is one region of a lab, of one node or of three. It is safe for concurrent use.
 type Region struct {
 	Name string
-	// Dir holds everything the region writes: data, log, and what callers put there.
+	// Dir holds everything the region writes; of a region of one it is its node's.
 	Dir string
 
 	lab      *Lab
 	identity *identity.Identity
-	address  string    // of its links, the same after a restart
-	ports    [3]string // of door, admin and metrics
-
-	mu   sync.Mutex
-	link net.Listener // kept from the search for a free port until the first start
-	node *node.Node   // nil: not running
-	log  *os.File
-	last node.Listen // addresses of the last start; empty before the first
+	gateways []*Gateway
 }
 
-// Node is the running node, nil while the region is stopped.
+// Gateways are the region's nodes, by name.
+func (r *Region) Gateways() []*Gateway { return r.gateways }
+
+// Holder is the node that has the region's logs open, nil if none has. A region of one
+// needs only run.
+func (r *Region) Holder() *Gateway {
+	for _, g := range r.gateways {
+		if n := g.Node(); n != nil && (len(r.gateways) == 1 || n.Gates() != nil) {
+			return g
+		}
+	}
+	return nil
+}
+
+// Node is the running node that has the region's logs open, else any that runs; nil while
+// the region is stopped.
 func (r *Region) Node() *node.Node {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.node
+	if g := r.Holder(); g != nil {
+		if n := g.Node(); n != nil {
+			return n
+		}
+	}
+	for _, g := range r.gateways {
+		if n := g.Node(); n != nil {
+			return n
+		}
+	}
+	return nil
 }
 
-// Door opens a client for the region's producers and consumers: the principal dev.
-// attempts is as in client.Config. The caller closes it. The address stays the same
-// after a restart.
+// Door opens a client for the region's producers and consumers, at every node that runs:
+// the principal dev. attempts is as in client.Config. The caller closes it. The addresses
+// stay the same after a restart.
 func (r *Region) Door(attempts int) (*client.Client, error) {
-	n := r.Node()
-	if n == nil {
+	var doors []string
+	for _, g := range r.gateways {
+		if n := g.Node(); n != nil {
+			doors = append(doors, n.Door())
+		}
+	}
+	if len(doors) == 0 {
 		return nil, fmt.Errorf("%s is not running", r.Name)
 	}
-	return client.New(client.Config{Addresses: []string{n.Door()}, Attempts: attempts})
+	return client.New(client.Config{Addresses: doors, Attempts: attempts})
 }
 
-// Desk opens a client for the region's operators. The caller closes it.
+// Desk opens a client for the region's operators, at Node. The caller closes it.
 func (r *Region) Desk() (*client.Client, error) {
 	n := r.Node()
 	if n == nil {
@@ -66,57 +84,32 @@ func (r *Region) Desk() (*client.Client, error) {
 	return client.New(client.Config{Addresses: []string{n.Admin()}})
 }
 
-// Data is the directory of the node's disk.
-func (r *Region) Data() string { return filepath.Join(r.Dir, "data") }
+// Data is the directory of the disk of the region's node, of three the first one's.
+func (r *Region) Data() string { return r.gateways[0].Data() }
 
-// Start starts the region's node on the files it has. It does nothing when the node
-// runs already.
-func (r *Region) Start(ctx context.Context) (err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.node != nil {
-		return nil
-	}
-	r.log, err = os.OpenFile(filepath.Join(r.Dir, "node.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("open the log of %s: %w", r.Name, err)
-	}
-	f, err := regions.LoadManifest(r.manifest())
-	if err != nil {
-		return errors.Join(err, r.log.Close())
-	}
-	n, err := node.New(r.config(), f, r.seams())
-	if err == nil {
-		if err = n.Start(ctx); err == nil {
-			r.node = n
-			r.last = node.Listen{Door: n.Door(), Admin: n.Admin(), Metrics: n.Metrics(), Link: r.address}
-			return nil
-		}
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
-		defer cancel()
-		err = errors.Join(err, n.Close(closing))
-	}
-	return errors.Join(fmt.Errorf("start %s: %w", r.Name, err), r.log.Close())
+// Start starts the nodes that are not running, at the same time.
+func (r *Region) Start(ctx context.Context) error {
+	return r.each(func(g *Gateway) error { return g.Start(ctx) })
 }
 
-// Stop stops the node gracefully. It does nothing when the node is not running.
+// Stop stops the nodes that run, gracefully and at the same time.
 func (r *Region) Stop(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.node == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
-	defer cancel()
-	err := r.node.Close(ctx)
-	r.node = nil
-	if err = errors.Join(err, r.log.Close()); err != nil {
-		return fmt.Errorf("stop %s: %w", r.Name, err)
-	}
-	return nil
+	return r.each(func(g *Gateway) error { return g.Stop(ctx) })
 }
 
-// Restart stops the node and starts it again on the same files and address.
+func (r *Region) each(do func(*Gateway) error) error {
+	errs := make(chan error, len(r.gateways))
+	for _, g := range r.gateways {
+		go func() { errs <- do(g) }()
+	}
+	var all []error
+	for range r.gateways {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
+
+// Restart stops the region and starts it again on the same files and addresses.
 func (r *Region) Restart(ctx context.Context) error {
 	if err := r.Stop(ctx); err != nil {
 		return err
@@ -124,54 +117,39 @@ func (r *Region) Restart(ctx context.Context) error {
 	return r.Start(ctx)
 }
 
-// drop lets go of a port that no node was started on.
-func (r *Region) drop() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.link != nil {
-		r.link.Close()
-		r.link = nil
+// settle gives the region its nodes, each with a directory and addresses, and returns its
+// entry in the manifest.
+func (r *Region) settle(names ...string) (entry string, err error) {
+	var links []string
+	members := map[string]string{}
+	for _, name := range names {
+		g := &Gateway{Name: name, Dir: filepath.Join(r.Dir, name), region: r}
+		if g.link, err = ports.Listen(); err != nil {
+			return "", err
+		}
+		r.gateways = append(r.gateways, g)
+		g.address = g.link.Addr().String()
+		links = append(links, fmt.Sprintf("%s: %q", name, g.address))
+		for i := range g.ports {
+			if g.ports[i], err = ports.Free(); err != nil {
+				return "", err
+			}
+		}
+		if err := os.MkdirAll(g.Data(), 0o700); err != nil {
+			return "", err
+		}
 	}
-}
-
-func (r *Region) config() node.Config {
-	c := node.NewConfig()
-	c.Region, c.Data, c.Policies, c.Federation = r.Name, r.Data(), r.lab.policy, r.manifest()
-	c.Operators = approval.Rules{{Match: "*", Roles: []string{approval.Operator, approval.Incident, approval.Compliance}}}
-	c.Listen = r.last
-	if c.Listen.Door == "" {
-		c.Listen = node.Listen{Door: r.ports[0], Admin: r.ports[1], Metrics: r.ports[2], Link: r.address}
+	if len(names) == 1 {
+		return fmt.Sprintf("{link: %q}", r.gateways[0].address), nil
 	}
-	if r.lab.options.Config != nil {
-		r.lab.options.Config(r.Name, &c)
+	for _, g := range r.gateways {
+		g.drop() // who holds no seat does not listen, and nobody must wait there
+		if members[g.Name], err = ports.Free(); err != nil {
+			return "", err
+		}
 	}
-	return c
-}
-
-// seams is what the lab replaces: certificate, logger, the first link listener. The
-// log is at debug level: its lines are part of what must hold no foreign record.
-func (r *Region) seams() node.Seams {
-	s := node.Seams{
-		Pace:     r.lab.options.Pace,
-		Identity: r.identity,
-		Logger:   slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Dev:      true,
-		Version:  "lab",
-		Listen:   r.listen,
+	for _, g := range r.gateways {
+		g.cluster = node.Cluster{Listen: members[g.Name], Members: members}
 	}
-	if r.lab.options.Seams != nil {
-		r.lab.options.Seams(r.Name, &s)
-	}
-	return s
-}
-
-// listen hands out the listener that was opened when the address was chosen, once.
-// It is called from within Start, which holds the lock.
-func (r *Region) listen(ctx context.Context, network, address string) (net.Listener, error) {
-	if address == r.address && r.link != nil {
-		listener := r.link
-		r.link = nil
-		return listener, nil
-	}
-	return (&net.ListenConfig{}).Listen(ctx, network, address)
+	return "{gateways: {" + strings.Join(links, ", ") + "}}", nil
 }

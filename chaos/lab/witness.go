@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"domicile/api/client"
 	"domicile/gateway/node"
@@ -14,7 +12,7 @@ import (
 
 // Witness is the lab's voter that is in no region. Its methods are for one goroutine.
 type Witness struct {
-	at   *Region // where it is: folder, addresses, certificate
+	at   *Gateway // where it is: folder, addresses, certificate
 	node *node.Witness
 }
 
@@ -34,23 +32,23 @@ func (w *Witness) Data() string { return w.at.Data() }
 
 // Start starts it on the files it has. It does nothing when it runs already.
 func (w *Witness) Start(ctx context.Context) (err error) {
-	r := w.at
+	g := w.at
 	if w.node != nil {
 		return nil
 	}
-	if r.log, err = os.OpenFile(filepath.Join(r.Dir, "node.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
-		return fmt.Errorf("open the log of %s: %w", r.Name, err)
+	if err = g.openLog(); err != nil {
+		return err
 	}
-	f, err := regions.LoadManifest(r.manifest())
+	f, err := regions.LoadManifest(g.region.manifest())
 	if err == nil {
-		w.node, err = node.NewWitness(r.config(), f, r.seams())
+		w.node, err = node.NewWitness(g.config(), f, g.seams())
 	}
 	if err == nil {
 		err = w.node.Start(ctx)
 	}
 	if err != nil {
 		w.node = nil
-		return errors.Join(fmt.Errorf("start %s: %w", r.Name, err), r.log.Close())
+		return errors.Join(fmt.Errorf("start %s: %w", g.title(), err), g.log.Close())
 	}
 	return nil
 }
