@@ -343,7 +343,7 @@ func (m *moved) pause() time.Duration {
 func (m *moved) movedWhole(by string) {
 	m.Helper()
 	for _, e := range m.at(by).History {
-		if !e.EndKnown || e.How != placement.ByMove || e.Lost == nil || *e.Lost.Span != 0 {
+		if !e.EndKnown || e.How != placement.ByMove || e.Lost == nil || *e.Lost.Span != 0 || e.Comparison() != placement.ComparedSame {
 			m.Errorf("an epoch ended as %+v", e)
 		}
 	}

@@ -157,6 +157,9 @@ func stepLine(l *pb.MoveState) string {
 	if l.GetProof() != "" {
 		text += " (proof: " + l.GetProof() + ")"
 	}
+	if l.GetCompared() == placement.NotCompared {
+		text += ", by count; not compared with its home's records"
+	}
 	if l.GetLost().GetSpanKnown() && l.GetKind() == string(placement.Forced) {
 		text += ", at most " + regions.Span(time.Duration(l.GetLost().GetSpanNano())) + " left behind"
 		if l.GetProof() == string(placement.Diverges) {

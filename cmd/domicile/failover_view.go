@@ -92,6 +92,7 @@ type moveView struct {
 	Step      string      `json:"step,omitempty"`
 	Plan      string      `json:"plan,omitempty"`
 	Proof     string      `json:"proof,omitempty"`
+	Compared  string      `json:"compared,omitempty"` // same | not compared
 	Approved  []string    `json:"approved,omitempty"`
 	Approvals uint32      `json:"approvals,omitempty"`
 	History   []endedView `json:"history"`
@@ -107,6 +108,8 @@ type endedView struct {
 	Home  string  `json:"home"`
 	End   *uint64 `json:"end"` // null: not known yet
 	How   string  `json:"how"`
+	// Compared is same or not compared: the copy that took over beside its home's records.
+	Compared string `json:"compared,omitempty"`
 }
 
 type tailView struct {
@@ -122,13 +125,13 @@ func viewMove(l *pb.MoveState) moveView {
 	v := moveView{
 		Log: logName(l.GetLog()), Home: l.GetHome(), Epoch: epochText(l.GetEpoch()), Status: l.GetStatus(), Targets: append([]string{}, l.GetTargets()...),
 		Refused: l.GetRefused(), Reason: l.GetReason(), Actor: l.GetActor(), Kind: l.GetKind(), Target: l.GetTarget(), Step: l.GetStep(), Plan: l.GetPlan(),
-		Proof: l.GetProof(), Approved: l.GetApproved(), Approvals: l.GetApprovals(), History: []endedView{}, Preview: l.GetPreview(), Preplan: l.GetPreviewPlan(),
+		Proof: l.GetProof(), Compared: l.GetCompared(), Approved: l.GetApproved(), Approvals: l.GetApprovals(), History: []endedView{}, Preview: l.GetPreview(), Preplan: l.GetPreviewPlan(),
 	}
 	if l.GetRivalHome() != "" {
 		v.RivalHome, v.Rival = l.GetRivalHome(), epochText(l.GetRivalEpoch())
 	}
 	for _, h := range l.GetHistory() {
-		v.History = append(v.History, endedView{epochText(h.GetEpoch()), h.GetHome(), ifKnown(h.GetEndKnown(), h.GetEnd()), h.GetHow()})
+		v.History = append(v.History, endedView{epochText(h.GetEpoch()), h.GetHome(), ifKnown(h.GetEndKnown(), h.GetEnd()), h.GetHow(), h.GetCompared()})
 	}
 	for _, t := range l.GetTails() {
 		v.Tails = append(v.Tails, tailView{epochText(t.GetEpoch()), t.GetRegion(), t.GetFrom(), t.GetTo(), t.GetCount(), t.GetFate()})

@@ -195,6 +195,12 @@ func openEnded(e *pb.PastEpoch) bool {
 
 // lossOf is the bound of what a forced move left behind. What is not known is not nothing.
 func lossOf(e *pb.PastEpoch) string {
+	switch e.GetCompared() {
+	case placement.ComparedSame:
+		return "nothing: its copy was compared with it"
+	case placement.NotCompared:
+		return "nothing, by its own count: the copy was not compared"
+	}
 	if e.GetHow() != "forced" {
 		return ""
 	}

@@ -46,14 +46,16 @@ type placedView struct {
 }
 
 type epochView struct {
-	Epoch   string   `json:"epoch"`
-	Home    string   `json:"home"`
-	How     string   `json:"how"`
-	Proof   string   `json:"proof,omitempty"`
-	End     *uint64  `json:"end"`                           // null: not settled
-	Span    *float64 `json:"lost_seconds"`                  // null: not known
-	AtCut   *float64 `json:"lost_seconds_at_cut,omitempty"` // the old home may have gone on since: then lost_seconds is not known
-	Records *uint64  `json:"lost_records"`                  // null: not known
+	Epoch string `json:"epoch"`
+	Home  string `json:"home"`
+	How   string `json:"how"`
+	Proof string `json:"proof,omitempty"`
+	// Compared is same or not compared: the copy that took over beside its home's records.
+	Compared string   `json:"compared,omitempty"`
+	End      *uint64  `json:"end"`                           // null: not settled
+	Span     *float64 `json:"lost_seconds"`                  // null: not known
+	AtCut    *float64 `json:"lost_seconds_at_cut,omitempty"` // the old home may have gone on since: then lost_seconds is not known
+	Records  *uint64  `json:"lost_records"`                  // null: not known
 }
 
 type placementsView struct {
@@ -84,7 +86,7 @@ func viewPlacements(m *pb.PlacementsResponse) placementsView {
 			p.Epoch = epochText(l.GetEpoch())
 		}
 		for _, e := range l.GetHistory() {
-			past := epochView{Epoch: epochText(e.GetEpoch()), Home: e.GetHome(), How: e.GetHow(), Proof: e.GetProof(),
+			past := epochView{Epoch: epochText(e.GetEpoch()), Home: e.GetHome(), How: e.GetHow(), Proof: e.GetProof(), Compared: e.GetCompared(),
 				End: known(e.GetEnd(), e.GetEndKnown()), Span: known(time.Duration(e.GetSpanNano()).Seconds(), e.GetSpanKnown()), Records: known(e.GetRecords(), e.GetRecordsKnown())}
 			if openEnded(e) {
 				past.Span, past.AtCut, past.Records = nil, past.Span, nil

@@ -68,14 +68,14 @@ func stateToProto(id api.LogID, l *placement.Log) *pb.MoveState {
 		m.Op, m.Kind, m.Target, m.Step, m.Plan, m.Cut = op.ID, string(op.Kind), op.Target, string(op.Step), op.Plan, op.Cut
 		m.Lost, m.Approvals = lossToProto(op.Lost), uint32(l.Terms.Approvals)
 		if op.Proof != nil {
-			m.Proof = string(op.Proof.Kind)
+			m.Proof, m.Compared = string(op.Proof.Kind), op.Comparison()
 		}
 		for _, a := range op.Approvals {
 			m.Approved = append(m.Approved, a.Actor+" ("+a.Role+")")
 		}
 	}
 	for _, h := range l.History {
-		m.History = append(m.History, &pb.EndedEpoch{Epoch: wire.EpochToProto(h.Epoch), Home: h.Home, EndKnown: h.EndKnown, End: h.End, How: string(h.How)})
+		m.History = append(m.History, &pb.EndedEpoch{Epoch: wire.EpochToProto(h.Epoch), Home: h.Home, EndKnown: h.EndKnown, End: h.End, How: string(h.How), Compared: h.Comparison()})
 	}
 	if r := l.Rival; r != nil {
 		m.RivalHome, m.RivalEpoch = r.Home, wire.EpochToProto(r.Epoch)

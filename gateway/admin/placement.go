@@ -119,7 +119,7 @@ func (p *Placements) log(f *regions.Federation, t *regions.Topic, id api.LogID, 
 }
 
 func endedToProto(e placement.Ended) *pb.PastEpoch {
-	m := &pb.PastEpoch{Epoch: wire.EpochToProto(e.Epoch), Home: e.Home, How: string(e.How), EndKnown: e.EndKnown, End: e.End, Proof: string(e.Proof)}
+	m := &pb.PastEpoch{Epoch: wire.EpochToProto(e.Epoch), Home: e.Home, How: string(e.How), EndKnown: e.EndKnown, End: e.End, Proof: string(e.Proof), Compared: e.Comparison()}
 	if e.Lost != nil && e.Lost.Span != nil {
 		m.SpanKnown, m.SpanNano = true, int64(*e.Lost.Span)
 	}

@@ -286,6 +286,9 @@ func (m *making) note() {
 	default:
 		m.Notes = append(m.Notes, m.Target+" is in the topic's sync set, and nobody here knows whether its copy is whole: since it was opened, its home has not said how far the set has the log, or the copy is not there or lacks something")
 	}
+	if m.Kind == placement.Planned {
+		m.Notes = append(m.Notes, "the copy is compared with its home's records before it takes over; where retention has taken the beginning from one of them it is counted and not compared, and status says so")
+	}
 	if m.Kind == placement.Forced && m.facts.RTO > 0 {
 		m.Notes = append(m.Notes, "the topic allows "+regions.Span(m.facts.RTO)+" for it")
 	}

@@ -53,21 +53,23 @@ func (m *Mover) study(ctx context.Context, id api.LogID, v *view) error {
 	return nil
 }
 
-// compare holds the copy against what the home said of its records. A copy that is another
-// one does not become the home.
-func (m *Mover) compare(ctx context.Context, id api.LogID, l *placement.Log) (ok bool, err error) {
+// compare holds the copy against what the home said of its records, and returns that if it
+// has the same, "" if it can't be told. A copy that is another one does not become the home.
+func (m *Mover) compare(ctx context.Context, id api.LogID, l *placement.Log) (sum string, ok bool, err error) {
 	log, open := m.cfg.Logs.Log(id)
 	if !open {
-		return false, &api.Error{Code: api.NotReady, Op: "compare log", Topic: id.Topic, Region: m.cfg.Self, Hint: "the log is not open here yet"}
+		return "", false, &api.Error{Code: api.NotReady, Op: "compare log", Topic: id.Topic, Region: m.cfg.Self, Hint: "the log is not open here yet"}
 	}
-	err = m.cfg.Logs.Same(ctx, log, l.Op.Proof.Sum)
+	compared, err := m.cfg.Logs.Same(ctx, log, l.Op.Proof.Sum)
 	switch {
+	case err == nil && compared:
+		return l.Op.Proof.Sum, true, nil
 	case err == nil:
-		return true, nil
+		return "", true, nil
 	case api.CodeOf(err) == api.StorageFailed:
-		return false, m.takeBack(ctx, id, l, err, "the copy in "+m.cfg.Self+" does not hold the records that its home has")
+		return "", false, m.takeBack(ctx, id, l, err, "the copy in "+m.cfg.Self+" does not hold the records that its home has")
 	}
-	return false, err
+	return "", false, err
 }
 
 // takeBack ends a move that is not decided yet, and with it the epoch.

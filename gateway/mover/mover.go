@@ -89,9 +89,9 @@ type Logs interface {
 	// Sum names the records of a home whose epoch has ended, in a form that is the same in
 	// every region; "": it can't be told.
 	Sum(ctx context.Context, log regions.Log) (string, error)
-	// Same refuses a copy that does not hold what a home's sum stands for. nil: it does, or
-	// that can't be told here.
-	Same(ctx context.Context, log regions.Log, sum string) error
+	// Same refuses a copy that does not hold what a home's sum stands for. compared: it does;
+	// else that can't be told here.
+	Same(ctx context.Context, log regions.Log, sum string) (compared bool, err error)
 }
 
 // Policy is this region's own judgement of moves. Nil functions agree.

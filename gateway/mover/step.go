@@ -278,10 +278,11 @@ func (m *Mover) stand(ctx context.Context, id api.LogID, what act, v *view) erro
 	c.Point.End = at.Sequence
 	switch what {
 	case caughtUp:
-		if ok, err := m.compare(ctx, id, l); !ok {
+		sum, ok, err := m.compare(ctx, id, l)
+		if !ok {
 			return err
 		}
-		c.Point.SafeTime, c.Point.Sum = l.Op.SafeTime, l.Op.Proof.Sum
+		c.Point.SafeTime, c.Point.Sum = l.Op.SafeTime, sum
 	case frozen:
 		c.Lost = &placement.Loss{Span: reach.Lost}
 		if reach.All {

@@ -47,18 +47,18 @@ func (m *moving) Sum(ctx context.Context, log regions.Log) (string, error) {
 }
 
 // Same holds a copy against what its home said that it holds.
-func (m *moving) Same(ctx context.Context, log regions.Log, sum string) error {
+func (m *moving) Same(ctx context.Context, log regions.Log, sum string) (compared bool, err error) {
 	found, err := m.stock.Matches(ctx, log, sum)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case found == failover.Different:
-		return &api.Error{Code: api.StorageFailed, Op: "compare log", Topic: log.ID().Topic, Region: m.cfg.Region, Field: "log", Value: log.ID().String(),
+		return false, &api.Error{Code: api.StorageFailed, Op: "compare log", Topic: log.ID().Topic, Region: m.cfg.Region, Field: "log", Value: log.ID().String(),
 			Hint: "the copy here does not hold the records that its home has: look at both with domicile topic verify, and have the copy made anew"}
 	case found == failover.NotCompared:
 		m.logger.Info("a copy was not compared with its home: what both have is too little", "log", log.ID().String())
 	}
-	return nil
+	return found == failover.Same, nil
 }
 
 // warm keeps what is known of the logs that this region may give away or take over near

@@ -137,7 +137,7 @@ func forcedEnd(l *placement.Log, epoch api.Epoch) (*placement.Ended, loss.Side) 
 func (t *turn) makeReport(path string, id api.LogID, l *placement.Log, e *placement.Ended, next loss.Side) (loss.Signed, error) {
 	in := loss.CutInput{By: t.cfg.Region, Now: t.seams.Clock.Now().UTC().Round(0), SafeTime: e.SafeTime,
 		Move: loss.Move{Federation: t.federation.Name(), Log: id.String(), Incarnation: l.Incarnation, Proof: string(e.Proof),
-			Old: loss.Side{Region: e.Home, Epoch: e.Epoch}, New: next, Cut: e.End}}
+			Old: loss.Side{Region: e.Home, Epoch: e.Epoch}, New: next, Cut: e.End, Compared: e.Compared}}
 	if l.Op != nil {
 		in.Move.Op, in.Move.Plan = l.Op.ID, l.Op.Plan
 	}

@@ -22,6 +22,7 @@ func (r *Report) Markdown() string {
 	line("| | |\n|---|---|")
 	line("| every record is here that was stored before | %s |", instant(r.SafeTime))
 	line("| not here all the same | %s |", r.Below)
+	line("| up to there compared with the old home | %s |", m.compared())
 	line("| the old home stopped by | %s |", r.stopped())
 	line("| last heard of the old home | %s |", instant(r.Heard))
 	line("| its log ended then at | %s |", number(r.Head))
@@ -82,6 +83,13 @@ func (r *Report) stopped() string {
 		return "unknown: it may have gone on"
 	}
 	return fmt.Sprintf("%s (± %s)", instant(r.Stopped), r.ClockError)
+}
+
+func (m *Move) compared() string {
+	if m.Compared {
+		return "yes, and the same"
+	}
+	return "not compared"
 }
 
 const nothingTold = "unknown: nothing was told"

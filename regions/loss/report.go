@@ -32,7 +32,8 @@ type Move struct {
 	Proof       string `json:"proof"` // why the old home was held to have stopped, or not
 	Old         Side   `json:"old"`
 	New         Side   `json:"new"`
-	Cut         uint64 `json:"cut"` // the last sequence that stands
+	Cut         uint64 `json:"cut"`      // the last sequence that stands
+	Compared    bool   `json:"compared"` // up to there the new home was compared with what the old one's marker named, and had the same
 }
 
 // Range is a run of sequences, both ends included.

@@ -84,7 +84,7 @@ type Move struct {
 type Point struct {
 	End      uint64    // the last sequence, 0 in an empty log
 	SafeTime time.Time `json:",omitzero"`
-	Sum      string    `json:",omitempty"` // hash of what it closes, where there is one
+	Sum      string    `json:",omitempty"` // caught up: the marker's sum, if the copy was held against it; "": it was not
 }
 
 // Result answers a command that was applied.

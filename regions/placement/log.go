@@ -160,6 +160,7 @@ type Op struct {
 	Cut        uint64     `json:",omitempty"` // the last sequence that stands
 	SafeTime   time.Time  `json:",omitzero"`  // all records stamped before it are there
 	Lost       *Loss      `json:",omitempty"` // bound of what is beyond the cut
+	Compared   bool       `json:",omitempty"` // the target held its copy against the marker's sum, and has the same
 	Approvals  []Approval `json:",omitempty"`
 	BeganIndex uint64     // index of the entry that began it
 }
@@ -256,6 +257,34 @@ type Ended struct {
 	How      How
 	Proof    ProofKind `json:",omitempty"`
 	Lost     *Loss     `json:",omitempty"`
+	Compared bool      `json:",omitempty"` // the copy that took over had what the home's sum named
+}
+
+// What is said of a copy that took over, or is about to, beside the home's records.
+const (
+	ComparedSame = "same"
+	NotCompared  = "not compared" // the home named nothing, or no longer what the copy has
+)
+
+// Comparison is ComparedSame or NotCompared for an epoch that a move ended by the home's own
+// marker, "" for any other: nothing was there to be compared with.
+func (e *Ended) Comparison() string {
+	return comparison(e.Proof == Marker && (e.How == ByMove || e.How == ByForce), e.Compared)
+}
+
+// Comparison is the same of a move, once its target has caught up.
+func (o *Op) Comparison() string {
+	return comparison(o.Proof != nil && o.Proof.Kind == Marker && (o.Step == Ready || o.Step == Flipped), o.Compared)
+}
+
+func comparison(due, done bool) string {
+	switch {
+	case !due:
+		return ""
+	case done:
+		return ComparedSame
+	}
+	return NotCompared
 }
 
 // How an epoch ended.

@@ -258,11 +258,11 @@ func (s *State) caughtUp(l *Log, c *Command) error {
 	if l.Op.Proof.Kind != Marker {
 		return broken(RuleCutFirst, "without the home's marker nobody knows that this is all; report what may be lost")
 	}
-	if c.Point.Sum != l.Op.Proof.Sum {
+	if c.Point.Sum != "" && c.Point.Sum != l.Op.Proof.Sum {
 		return broken(RuleCutFirst, "the target's records are not the home's; look at the copy before anything else")
 	}
 	none := None()
-	l.Op.Lost = &none
+	l.Op.Lost, l.Op.Compared = &none, c.Point.Sum != ""
 	return nil
 }
 
@@ -298,7 +298,7 @@ func (s *State) flip(l *Log, c *Command) error {
 	if op.Kind == Forced {
 		how = ByForce
 	}
-	l.end(Ended{End: op.Cut, EndKnown: true, SafeTime: op.SafeTime, How: how, Proof: op.Proof.Kind, Lost: op.Lost})
+	l.end(Ended{End: op.Cut, EndKnown: true, SafeTime: op.SafeTime, How: how, Proof: op.Proof.Kind, Lost: op.Lost, Compared: op.Compared})
 	l.Home, l.Epoch, l.Status, l.Held = op.Target, s.next(l.Epoch), Opening, nil
 	return nil
 }

@@ -289,6 +289,9 @@ func describe(l placement.Log) string {
 			text, _ := json.Marshal(h.Lost)
 			fmt.Fprintf(&b, ", lost %s", text)
 		}
+		if c := h.Comparison(); c != "" {
+			fmt.Fprintf(&b, ", %s", c)
+		}
 	}
 	for _, d := range l.Divergences {
 		fmt.Fprintf(&b, "\n  %s keeps %d to %d of %s: %s", d.Region, d.From, d.To, d.Epoch, d.Fate)

@@ -1119,6 +1119,7 @@ type MoveState struct {
 	RivalEpoch    *Epoch        `protobuf:"bytes,21,opt,name=rival_epoch,json=rivalEpoch,proto3" json:"rival_epoch,omitempty"`
 	Tails         []*OpenTail   `protobuf:"bytes,22,rep,name=tails,proto3" json:"tails,omitempty"`
 	Targets       []string      `protobuf:"bytes,25,rep,name=targets,proto3" json:"targets,omitempty"`                            // where it may move to
+	Compared      string        `protobuf:"bytes,26,opt,name=compared,proto3" json:"compared,omitempty"`                          // same | not compared: the target's copy beside what its home's marker named; empty: nothing to compare with, or not yet
 	Preview       string        `protobuf:"bytes,23,opt,name=preview,proto3" json:"preview,omitempty"`                            // of a dry run: what would be done
 	PreviewPlan   string        `protobuf:"bytes,24,opt,name=preview_plan,json=previewPlan,proto3" json:"preview_plan,omitempty"` // of a dry run: what to name when it is to be done
 	unknownFields protoimpl.UnknownFields
@@ -1316,6 +1317,13 @@ func (x *MoveState) GetTargets() []string {
 	return nil
 }
 
+func (x *MoveState) GetCompared() string {
+	if x != nil {
+		return x.Compared
+	}
+	return ""
+}
+
 func (x *MoveState) GetPreview() string {
 	if x != nil {
 		return x.Preview
@@ -1337,6 +1345,7 @@ type EndedEpoch struct {
 	EndKnown      bool                   `protobuf:"varint,3,opt,name=end_known,json=endKnown,proto3" json:"end_known,omitempty"`
 	End           uint64                 `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"` // the last sequence that stands
 	How           string                 `protobuf:"bytes,5,opt,name=how,proto3" json:"how,omitempty"`
+	Compared      string                 `protobuf:"bytes,6,opt,name=compared,proto3" json:"compared,omitempty"` // as MoveState.compared, of the copy that took over
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1402,6 +1411,13 @@ func (x *EndedEpoch) GetEnd() uint64 {
 func (x *EndedEpoch) GetHow() string {
 	if x != nil {
 		return x.How
+	}
+	return ""
+}
+
+func (x *EndedEpoch) GetCompared() string {
+	if x != nil {
+		return x.Compared
 	}
 	return ""
 }
@@ -1594,7 +1610,7 @@ const file_domicile_v1_failover_proto_rawDesc = "" +
 	"MoveStates\x12*\n" +
 	"\x04logs\x18\x01 \x03(\v2\x16.domicile.v1.MoveStateR\x04logs\x12'\n" +
 	"\x0fauthority_known\x18\x02 \x01(\bR\x0eauthorityKnown\x12\x1c\n" +
-	"\tauthority\x18\x03 \x01(\tR\tauthority\"\xed\x05\n" +
+	"\tauthority\x18\x03 \x01(\tR\tauthority\"\x89\x06\n" +
 	"\tMoveState\x12$\n" +
 	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x12\n" +
@@ -1621,16 +1637,18 @@ const file_domicile_v1_failover_proto_rawDesc = "" +
 	"\vrival_epoch\x18\x15 \x01(\v2\x12.domicile.v1.EpochR\n" +
 	"rivalEpoch\x12+\n" +
 	"\x05tails\x18\x16 \x03(\v2\x15.domicile.v1.OpenTailR\x05tails\x12\x18\n" +
-	"\atargets\x18\x19 \x03(\tR\atargets\x12\x18\n" +
+	"\atargets\x18\x19 \x03(\tR\atargets\x12\x1a\n" +
+	"\bcompared\x18\x1a \x01(\tR\bcompared\x12\x18\n" +
 	"\apreview\x18\x17 \x01(\tR\apreview\x12!\n" +
-	"\fpreview_plan\x18\x18 \x01(\tR\vpreviewPlan\"\x8b\x01\n" +
+	"\fpreview_plan\x18\x18 \x01(\tR\vpreviewPlan\"\xa7\x01\n" +
 	"\n" +
 	"EndedEpoch\x12(\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x12.domicile.v1.EpochR\x05epoch\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\tR\x04home\x12\x1b\n" +
 	"\tend_known\x18\x03 \x01(\bR\bendKnown\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\x04R\x03end\x12\x10\n" +
-	"\x03how\x18\x05 \x01(\tR\x03how\"\x9a\x01\n" +
+	"\x03how\x18\x05 \x01(\tR\x03how\x12\x1a\n" +
+	"\bcompared\x18\x06 \x01(\tR\bcompared\"\x9a\x01\n" +
 	"\bOpenTail\x12(\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x12.domicile.v1.EpochR\x05epoch\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x12\n" +

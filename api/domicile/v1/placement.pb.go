@@ -525,6 +525,7 @@ type PastEpoch struct {
 	SpanNano      int64                  `protobuf:"varint,8,opt,name=span_nano,json=spanNano,proto3" json:"span_nano,omitempty"`
 	RecordsKnown  bool                   `protobuf:"varint,9,opt,name=records_known,json=recordsKnown,proto3" json:"records_known,omitempty"`
 	Records       uint64                 `protobuf:"varint,10,opt,name=records,proto3" json:"records,omitempty"`
+	Compared      string                 `protobuf:"bytes,11,opt,name=compared,proto3" json:"compared,omitempty"` // same | not compared: the copy that took over beside what the home's marker named; empty: nothing to compare with
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -627,6 +628,13 @@ func (x *PastEpoch) GetRecords() uint64 {
 		return x.Records
 	}
 	return 0
+}
+
+func (x *PastEpoch) GetCompared() string {
+	if x != nil {
+		return x.Compared
+	}
+	return ""
 }
 
 type PlacedMove struct {
@@ -1103,7 +1111,7 @@ const file_domicile_v1_placement_proto_rawDesc = "" +
 	"\vlease_known\x18\x15 \x01(\bR\n" +
 	"leaseKnown\x12&\n" +
 	"\x0flease_left_nano\x18\x16 \x01(\x03R\rleaseLeftNano\x12\x18\n" +
-	"\aexplain\x18\x17 \x03(\tR\aexplain\"\x9b\x02\n" +
+	"\aexplain\x18\x17 \x03(\tR\aexplain\"\xb7\x02\n" +
 	"\tPastEpoch\x12(\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x12.domicile.v1.EpochR\x05epoch\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\tR\x04home\x12\x10\n" +
@@ -1116,7 +1124,8 @@ const file_domicile_v1_placement_proto_rawDesc = "" +
 	"\tspan_nano\x18\b \x01(\x03R\bspanNano\x12#\n" +
 	"\rrecords_known\x18\t \x01(\bR\frecordsKnown\x12\x18\n" +
 	"\arecords\x18\n" +
-	" \x01(\x04R\arecords\"\x9e\x01\n" +
+	" \x01(\x04R\arecords\x12\x1a\n" +
+	"\bcompared\x18\v \x01(\tR\bcompared\"\x9e\x01\n" +
 	"\n" +
 	"PlacedMove\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
