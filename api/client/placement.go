@@ -14,13 +14,6 @@ func (c *Client) Placements(ctx context.Context, topic, slot string) (*pb.Placem
 	return m, c.asked("placements", err)
 }
 
-// SnapshotAuthority has the node's voter shorten its log, after it wrote its audit out. An
-// error with OutcomeUnknown says that it may have.
-func (c *Client) SnapshotAuthority(ctx context.Context) (*pb.SnapshotAuthorityResponse, error) {
-	m, err := pb.NewPlacementServiceClient(c.conn).SnapshotAuthority(ctx, &pb.SnapshotAuthorityRequest{})
-	return m, wire.ErrorFromGRPC(err)
-}
-
 // ChangeAuthority changes who decides where logs are. An error with OutcomeUnknown says that
 // it may have been done.
 func (c *Client) ChangeAuthority(ctx context.Context, q *pb.ChangeAuthorityRequest) (*pb.GovernResponse, error) {

@@ -134,25 +134,18 @@ func (a *app) controlVoters() *cobra.Command {
 }
 
 func (a *app) controlSnapshot() *cobra.Command {
-	return &cobra.Command{
-		Use: "snapshot", Short: "Have a node's voter write its audit out and shorten its log", Example: "  domicile control snapshot", Args: arguments(0, 0, ""),
+	var f governFlags
+	cmd := &cobra.Command{
+		Use: "snapshot", Short: "Have a node's voter write its audit out and shorten its log",
+		Long: `A voter does this by itself, every thousand entries. It changes nothing that was decided,
+and no other voter's log. Look first, with --dry-run, and name the plan that it prints.`,
+		Example: "  domicile control snapshot --dry-run\n" +
+			"  domicile control snapshot --plan snapshot/0123456789abcdef0123456789abcdef --reason upgrade",
+		Args: arguments(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), askWithin)
-			defer cancel()
-			c, err := a.dial(toAdmin)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			m, err := c.SnapshotAuthority(ctx)
-			if err != nil {
-				return err
-			}
-			if a.json() {
-				return a.printJSON(map[string]any{"entries": m.GetEntries()})
-			}
-			_, err = fmt.Fprintf(a.out, "done; %s entries so far\n", count(m.GetEntries()))
-			return err
+			return a.changeAuthority(cmd.Context(), &f, "snapshot", "")
 		},
 	}
+	f.registerAct(cmd)
+	return cmd
 }

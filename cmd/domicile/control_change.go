@@ -20,12 +20,17 @@ type governFlags struct {
 	approvals    []string // files
 }
 
+// register gives a command the flags of an act that may take people's approvals.
 func (f *governFlags) register(cmd *cobra.Command) {
+	f.registerAct(cmd)
+	cmd.Flags().StringSliceVar(&f.approvals, "approval", nil, "file with an approval of the plan, as control approve printed it")
+}
+
+func (f *governFlags) registerAct(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.plan, "plan", "", "what --dry-run printed")
 	flags.StringVar(&f.reason, "reason", "", "why; kept in the audits")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be done and what it takes, and do nothing")
-	flags.StringSliceVar(&f.approvals, "approval", nil, "file with an approval of the plan, as control approve printed it")
 }
 
 // read reads the approvals, and refuses what says neither to look nor to act.

@@ -75,6 +75,29 @@ func TestR14h_EveryFlagThatChoosesIsKnown(t *testing.T) {
 	}
 }
 
+// TestR14h_EveryActIsLookedAtFirstAndHasAReason: a command of those groups either only looks,
+// and stands here, or can be looked at with --dry-run and asks for the reason.
+func TestR14h_EveryActIsLookedAtFirstAndHasAReason(t *testing.T) {
+	looks := []string{
+		"failover plan", "failover status", "placement ls", "placement show", "placement history", "placement explain", "divergence ls", "divergence show",
+		"divergence export", "divergence report", "divergence verify-report", "control voters",
+		"failover approve", "divergence approve", "control approve", // they sign what a dry run printed, and change nothing
+	}
+	acts := 0
+	eachMovingCommand(func(cmd *cobra.Command) {
+		if name := short(cmd); slices.Contains(looks, name) || cmd.HasSubCommands() && name != "control voters" {
+			return
+		}
+		acts++
+		if flags := cmd.LocalFlags(); flags.Lookup("dry-run") == nil || flags.Lookup("reason") == nil {
+			t.Errorf("%s changes something and lacks --dry-run or --reason: %q", short(cmd), flags.FlagUsages())
+		}
+	})
+	if acts < 10 {
+		t.Errorf("only %d acts were found", acts)
+	}
+}
+
 // completesLegalTargets asks the shell's completion of every command and flag that has to do
 // with where logs are, at a node of each region, for a log that moves and for resident ones.
 func completesLegalTargets(t *testing.T, f *regions.Federation, ask func(region string, args ...string) string) {

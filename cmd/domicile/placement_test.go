@@ -82,7 +82,7 @@ destination contains "us-east" if input.tags.residency == "us"
 		{[]string{"placement", "history", "orders"}, []string{"1.1.eu-west", "goes on"}},
 		{[]string{"placement", "explain", "orders"}, []string{"it is in eu-west, where the manifest puts it", "by its terms it may move to us-east"}},
 		{[]string{"control", "voters"}, []string{"eu-west, us-east", "voter"}},
-		{[]string{"control", "snapshot"}, []string{"entries so far"}},
+		{[]string{"control", "snapshot", "--dry-run"}, []string{"shortens its log", "plan snapshot/", "Nothing was changed"}},
 	} {
 		out := ask("eu-west", c.args...)
 		if err := lacking(out, c.wanted); err != nil {
@@ -94,10 +94,30 @@ destination contains "us-east" if input.tags.residency == "us"
 			}
 		}
 	}
-	if out := ask("ap-south", "control", "snapshot"); !strings.Contains(out, "no voter runs on this node") {
+	snapshotIsLookedAtFirst(t, filepath.Join(l.Region("eu-west").Data(), "acts.jsonl"), func(args ...string) string {
+		return ask("eu-west", append([]string{"control", "snapshot"}, args...)...)
+	})
+	if out := ask("ap-south", "control", "snapshot", "--dry-run"); !strings.Contains(out, "no voter runs on this node") {
 		t.Error(out)
 	}
 	t.Run("completion offers a legal target or none", func(t *testing.T) { completesLegalTargets(t, l.Federation, ask) })
+}
+
+// snapshotIsLookedAtFirst: it takes the plan of a dry run and a reason, which the audit keeps.
+func snapshotIsLookedAtFirst(t *testing.T, audit string, snapshot func(...string) string) {
+	looked := snapshot("--dry-run")
+	plan := looked[strings.Index(looked, "snapshot/"):]
+	plan = plan[:strings.IndexByte(plan, '\n')]
+	if out := snapshot("--plan", plan); !strings.Contains(out, "--reason") {
+		t.Errorf("it is done without a reason: %s", out)
+	}
+	if out := snapshot("--plan", plan, "--reason", "a test"); !strings.HasSuffix(out, "\ndone\n") {
+		t.Error(out)
+	}
+	acts, err := os.ReadFile(audit)
+	if err != nil || !strings.Contains(string(acts), `"act":"snapshot"`) || !strings.Contains(string(acts), `"reason":"a test"`) {
+		t.Errorf("the audit: %v\n%s", err, acts)
+	}
 }
 
 type lacks struct{ text, wanted string }

@@ -27,8 +27,6 @@ type PlacementConfig struct {
 	// none to hold.
 	Lease     func(api.LogID) (left time.Duration, ok bool)
 	Authority func() *pb.AuthorityState
-	// Snapshot shortens the log of this node's voter, and counts its entries.
-	Snapshot func() (entries uint64, err error)
 	// Change changes who decides, Widen how far a log may go.
 	Change func(context.Context, *pb.ChangeAuthorityRequest) (*pb.GovernResponse, error)
 	Widen  func(context.Context, *pb.WidenTermsRequest) (*pb.GovernResponse, error)
@@ -70,12 +68,6 @@ func (p *Placements) Placements(_ context.Context, req *pb.PlacementsRequest) (*
 		return nil, wire.GRPCError(&api.Error{Code: api.UnknownTopic, Op: "find log", Topic: req.GetTopic(), Field: "slot", Value: req.GetSlot(), Hint: "the topic has no such log"})
 	}
 	return m, nil
-}
-
-// SnapshotAuthority shortens the log of this node's voter.
-func (p *Placements) SnapshotAuthority(context.Context, *pb.SnapshotAuthorityRequest) (*pb.SnapshotAuthorityResponse, error) {
-	entries, err := p.config.Snapshot()
-	return &pb.SnapshotAuthorityResponse{Entries: entries}, wire.GRPCError(err)
 }
 
 // ChangeAuthority changes who decides where logs are.

@@ -131,8 +131,10 @@ func (n *Node) changeAuthority(ctx context.Context, req *pb.ChangeAuthorityReque
 		g, err = p.joinVoters(ctx)
 	case "remove":
 		g, err = p.removeVoter(req.GetRegion())
+	case "snapshot":
+		g, err = p.shortenLog()
 	default:
-		err = &api.Error{Code: api.BadRequest, Op: "change authority", Field: "verb", Value: req.GetVerb(), Hint: "found, add or remove"}
+		err = &api.Error{Code: api.BadRequest, Op: "change authority", Field: "verb", Value: req.GetVerb(), Hint: "found, add, remove or snapshot"}
 	}
 	if err != nil {
 		return nil, err

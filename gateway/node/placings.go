@@ -14,7 +14,7 @@ import (
 // openPlacings makes what operators see of the placement.
 func (n *Node) openPlacings() {
 	n.placings = admin.NewPlacements(admin.PlacementConfig{
-		Region: n.cfg.Region, Federation: n.federation, Clock: n.seams.Clock, Logs: n.placedLogs, Lease: n.lease, Authority: n.authorityState, Snapshot: n.snapshotVoter,
+		Region: n.cfg.Region, Federation: n.federation, Clock: n.seams.Clock, Logs: n.placedLogs, Lease: n.lease, Authority: n.authorityState,
 		Change: n.changeAuthority, Widen: n.widenTerms,
 	})
 }
@@ -74,15 +74,6 @@ func (n *Node) authorityState() *pb.AuthorityState {
 		m.Trouble = "who votes and who does by federation.yaml differ: " + strings.Join(m.Voting, ", ") + " | " + strings.Join(m.Voters, ", ") + "; domicile control voters add and remove change the first"
 	}
 	return m
-}
-
-func (n *Node) snapshotVoter() (uint64, error) {
-	v := n.voter.Load()
-	if v == nil {
-		return 0, &api.Error{Code: api.BadRequest, Op: "snapshot authority", Region: n.cfg.Region, Hint: "no voter runs on this node: ask a node that has one"}
-	}
-	err := v.Snapshot()
-	return v.Status().Entries, err
 }
 
 // placementWarnings are what an operator should know of this region's part in the

@@ -245,6 +245,21 @@ func (p *delegate) removeVoter(region string) (*governing, error) {
 	return g, nil
 }
 
+// shortenLog has the voter of this node write its audit out and shorten its log.
+func (p *delegate) shortenLog() (*governing, error) {
+	const op = "snapshot authority"
+	v := p.Node.voter.Load()
+	if v == nil {
+		return nil, &api.Error{Code: api.BadRequest, Op: op, Region: p.cfg.Region, Hint: "no voter runs on this node: ask a node that has one"}
+	}
+	s := v.Status()
+	says := fmt.Sprintf("the voter of %s writes its audit out and shortens its log: up to %d entries stay before the last, which is %d by now", p.cfg.Region, council.TrailingLogs, s.Entries)
+	g := &governing{act: "snapshot", plan: planOf("snapshot", p.federation.Name(), p.cfg.Region, s.Authority), says: []string{says, "what was decided stays as it is, and the other voters keep their own logs"},
+		may: []string{approval.Operator, approval.Incident}}
+	g.do = func(context.Context, string, string, []placement.Approval) error { return v.Snapshot() }
+	return g, nil
+}
+
 // removalPlan names the removal of a region from these voters. A region that was added again
 // votes by another voter, so no approval of an earlier removal counts against it.
 func removalPlan(federation string, s council.Status, region string) string {

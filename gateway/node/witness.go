@@ -87,7 +87,7 @@ func (w *Witness) openVoter(ctx context.Context) error { return w.n.openCouncil(
 func (w *Witness) openDesk(ctx context.Context) (err error) {
 	n := w.n
 	n.placings = admin.NewPlacements(admin.PlacementConfig{
-		Region: n.cfg.Region, Federation: n.federation, Clock: n.seams.Clock, Authority: n.authorityState, Snapshot: n.snapshotVoter, Change: n.changeAuthority,
+		Region: n.cfg.Region, Federation: n.federation, Clock: n.seams.Clock, Authority: n.authorityState, Change: n.changeAuthority,
 		Widen: func(context.Context, *pb.WidenTermsRequest) (*pb.GovernResponse, error) {
 			return nil, n.notHere("widen terms")
 		},

@@ -25,9 +25,11 @@ const (
 	leaseTimeout     = 2500 * time.Millisecond
 	commitTimeout    = 500 * time.Millisecond
 	lineTimeout      = 10 * time.Second
-	snapshotEvery    = 1000   // entries
-	trailingLogs     = 10_000 // entries that stay behind a snapshot
+	snapshotEvery    = 1000 // entries
 )
+
+// TrailingLogs is how many entries of a voter's log stay behind a snapshot.
+const TrailingLogs = 10_000
 
 // CacheFile is the name of the placement cache in a voter's folder.
 const CacheFile = "placement.cache"
@@ -138,7 +140,7 @@ func (v *Voter) raftConfig(notify chan bool, out *plainLog) *raft.Config {
 	c.LocalID = raft.ServerID(v.mark.Region)
 	c.HeartbeatTimeout, c.ElectionTimeout = v.cfg.Pace.Of(heartbeatTimeout), v.cfg.Pace.Of(heartbeatTimeout)
 	c.LeaderLeaseTimeout, c.CommitTimeout = v.cfg.Pace.Of(leaseTimeout), v.cfg.Pace.Of(commitTimeout)
-	c.SnapshotThreshold, c.TrailingLogs = snapshotEvery, trailingLogs
+	c.SnapshotThreshold, c.TrailingLogs = snapshotEvery, TrailingLogs
 	c.NotifyCh, c.LogOutput, c.LogLevel = notify, out, "WARN"
 	c.NoLegacyTelemetry = true
 	return c

@@ -729,90 +729,10 @@ func (x *PlacedMove) GetReason() string {
 	return ""
 }
 
-type SnapshotAuthorityRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SnapshotAuthorityRequest) Reset() {
-	*x = SnapshotAuthorityRequest{}
-	mi := &file_domicile_v1_placement_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SnapshotAuthorityRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SnapshotAuthorityRequest) ProtoMessage() {}
-
-func (x *SnapshotAuthorityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_placement_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SnapshotAuthorityRequest.ProtoReflect.Descriptor instead.
-func (*SnapshotAuthorityRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_placement_proto_rawDescGZIP(), []int{6}
-}
-
-type SnapshotAuthorityResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Entries       uint64                 `protobuf:"varint,1,opt,name=entries,proto3" json:"entries,omitempty"` // in the voters' log, all told
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SnapshotAuthorityResponse) Reset() {
-	*x = SnapshotAuthorityResponse{}
-	mi := &file_domicile_v1_placement_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SnapshotAuthorityResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SnapshotAuthorityResponse) ProtoMessage() {}
-
-func (x *SnapshotAuthorityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_placement_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SnapshotAuthorityResponse.ProtoReflect.Descriptor instead.
-func (*SnapshotAuthorityResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_placement_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *SnapshotAuthorityResponse) GetEntries() uint64 {
-	if x != nil {
-		return x.Entries
-	}
-	return 0
-}
-
 type ChangeAuthorityRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`     // found | add | remove
-	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"` // found, add: the node's own
+	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`     // found | add | remove | snapshot
+	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"` // of all but remove: the node's own, or empty
 	Plan          string                 `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`     // what a dry run printed
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
@@ -823,7 +743,7 @@ type ChangeAuthorityRequest struct {
 
 func (x *ChangeAuthorityRequest) Reset() {
 	*x = ChangeAuthorityRequest{}
-	mi := &file_domicile_v1_placement_proto_msgTypes[8]
+	mi := &file_domicile_v1_placement_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +755,7 @@ func (x *ChangeAuthorityRequest) String() string {
 func (*ChangeAuthorityRequest) ProtoMessage() {}
 
 func (x *ChangeAuthorityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_placement_proto_msgTypes[8]
+	mi := &file_domicile_v1_placement_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +768,7 @@ func (x *ChangeAuthorityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAuthorityRequest.ProtoReflect.Descriptor instead.
 func (*ChangeAuthorityRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_placement_proto_rawDescGZIP(), []int{8}
+	return file_domicile_v1_placement_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ChangeAuthorityRequest) GetVerb() string {
@@ -907,7 +827,7 @@ type WidenTermsRequest struct {
 
 func (x *WidenTermsRequest) Reset() {
 	*x = WidenTermsRequest{}
-	mi := &file_domicile_v1_placement_proto_msgTypes[9]
+	mi := &file_domicile_v1_placement_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +839,7 @@ func (x *WidenTermsRequest) String() string {
 func (*WidenTermsRequest) ProtoMessage() {}
 
 func (x *WidenTermsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_placement_proto_msgTypes[9]
+	mi := &file_domicile_v1_placement_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +852,7 @@ func (x *WidenTermsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WidenTermsRequest.ProtoReflect.Descriptor instead.
 func (*WidenTermsRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_placement_proto_rawDescGZIP(), []int{9}
+	return file_domicile_v1_placement_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WidenTermsRequest) GetTopic() string {
@@ -991,7 +911,7 @@ type GovernResponse struct {
 
 func (x *GovernResponse) Reset() {
 	*x = GovernResponse{}
-	mi := &file_domicile_v1_placement_proto_msgTypes[10]
+	mi := &file_domicile_v1_placement_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +923,7 @@ func (x *GovernResponse) String() string {
 func (*GovernResponse) ProtoMessage() {}
 
 func (x *GovernResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_placement_proto_msgTypes[10]
+	mi := &file_domicile_v1_placement_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +936,7 @@ func (x *GovernResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GovernResponse.ProtoReflect.Descriptor instead.
 func (*GovernResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_placement_proto_rawDescGZIP(), []int{10}
+	return file_domicile_v1_placement_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GovernResponse) GetPlan() string {
@@ -1134,10 +1054,7 @@ const file_domicile_v1_placement_proto_rawDesc = "" +
 	"\x04step\x18\x04 \x01(\tR\x04step\x12\x12\n" +
 	"\x04plan\x18\x05 \x01(\tR\x04plan\x12\x14\n" +
 	"\x05actor\x18\x06 \x01(\tR\x05actor\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"\x1a\n" +
-	"\x18SnapshotAuthorityRequest\"5\n" +
-	"\x19SnapshotAuthorityResponse\x12\x18\n" +
-	"\aentries\x18\x01 \x01(\x04R\aentries\"\xa7\x01\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"\xa7\x01\n" +
 	"\x16ChangeAuthorityRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x12\n" +
@@ -1157,11 +1074,10 @@ const file_domicile_v1_placement_proto_rawDesc = "" +
 	"\x04says\x18\x02 \x03(\tR\x04says\x12\x1c\n" +
 	"\tapprovals\x18\x03 \x01(\rR\tapprovals\x12#\n" +
 	"\rapproval_role\x18\x04 \x01(\tR\fapprovalRole\x12\x12\n" +
-	"\x04done\x18\x05 \x01(\bR\x04done2\xe5\x02\n" +
+	"\x04done\x18\x05 \x01(\bR\x04done2\x81\x02\n" +
 	"\x10PlacementService\x12M\n" +
 	"\n" +
-	"Placements\x12\x1e.domicile.v1.PlacementsRequest\x1a\x1f.domicile.v1.PlacementsResponse\x12b\n" +
-	"\x11SnapshotAuthority\x12%.domicile.v1.SnapshotAuthorityRequest\x1a&.domicile.v1.SnapshotAuthorityResponse\x12S\n" +
+	"Placements\x12\x1e.domicile.v1.PlacementsRequest\x1a\x1f.domicile.v1.PlacementsResponse\x12S\n" +
 	"\x0fChangeAuthority\x12#.domicile.v1.ChangeAuthorityRequest\x1a\x1b.domicile.v1.GovernResponse\x12I\n" +
 	"\n" +
 	"WidenTerms\x12\x1e.domicile.v1.WidenTermsRequest\x1a\x1b.domicile.v1.GovernResponseB%Z#domicile/api/domicile/v1;domicilev1b\x06proto3"
@@ -1178,42 +1094,38 @@ func file_domicile_v1_placement_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_placement_proto_rawDescData
 }
 
-var file_domicile_v1_placement_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_domicile_v1_placement_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_domicile_v1_placement_proto_goTypes = []any{
-	(*PlacementsRequest)(nil),         // 0: domicile.v1.PlacementsRequest
-	(*PlacementsResponse)(nil),        // 1: domicile.v1.PlacementsResponse
-	(*AuthorityState)(nil),            // 2: domicile.v1.AuthorityState
-	(*PlacedLog)(nil),                 // 3: domicile.v1.PlacedLog
-	(*PastEpoch)(nil),                 // 4: domicile.v1.PastEpoch
-	(*PlacedMove)(nil),                // 5: domicile.v1.PlacedMove
-	(*SnapshotAuthorityRequest)(nil),  // 6: domicile.v1.SnapshotAuthorityRequest
-	(*SnapshotAuthorityResponse)(nil), // 7: domicile.v1.SnapshotAuthorityResponse
-	(*ChangeAuthorityRequest)(nil),    // 8: domicile.v1.ChangeAuthorityRequest
-	(*WidenTermsRequest)(nil),         // 9: domicile.v1.WidenTermsRequest
-	(*GovernResponse)(nil),            // 10: domicile.v1.GovernResponse
-	(*LogId)(nil),                     // 11: domicile.v1.LogId
-	(*Epoch)(nil),                     // 12: domicile.v1.Epoch
-	(*OpenTail)(nil),                  // 13: domicile.v1.OpenTail
+	(*PlacementsRequest)(nil),      // 0: domicile.v1.PlacementsRequest
+	(*PlacementsResponse)(nil),     // 1: domicile.v1.PlacementsResponse
+	(*AuthorityState)(nil),         // 2: domicile.v1.AuthorityState
+	(*PlacedLog)(nil),              // 3: domicile.v1.PlacedLog
+	(*PastEpoch)(nil),              // 4: domicile.v1.PastEpoch
+	(*PlacedMove)(nil),             // 5: domicile.v1.PlacedMove
+	(*ChangeAuthorityRequest)(nil), // 6: domicile.v1.ChangeAuthorityRequest
+	(*WidenTermsRequest)(nil),      // 7: domicile.v1.WidenTermsRequest
+	(*GovernResponse)(nil),         // 8: domicile.v1.GovernResponse
+	(*LogId)(nil),                  // 9: domicile.v1.LogId
+	(*Epoch)(nil),                  // 10: domicile.v1.Epoch
+	(*OpenTail)(nil),               // 11: domicile.v1.OpenTail
 }
 var file_domicile_v1_placement_proto_depIdxs = []int32{
 	2,  // 0: domicile.v1.PlacementsResponse.authority:type_name -> domicile.v1.AuthorityState
 	3,  // 1: domicile.v1.PlacementsResponse.logs:type_name -> domicile.v1.PlacedLog
-	11, // 2: domicile.v1.PlacedLog.log:type_name -> domicile.v1.LogId
-	12, // 3: domicile.v1.PlacedLog.epoch:type_name -> domicile.v1.Epoch
+	9,  // 2: domicile.v1.PlacedLog.log:type_name -> domicile.v1.LogId
+	10, // 3: domicile.v1.PlacedLog.epoch:type_name -> domicile.v1.Epoch
 	4,  // 4: domicile.v1.PlacedLog.history:type_name -> domicile.v1.PastEpoch
 	5,  // 5: domicile.v1.PlacedLog.move:type_name -> domicile.v1.PlacedMove
-	13, // 6: domicile.v1.PlacedLog.tails:type_name -> domicile.v1.OpenTail
-	12, // 7: domicile.v1.PastEpoch.epoch:type_name -> domicile.v1.Epoch
+	11, // 6: domicile.v1.PlacedLog.tails:type_name -> domicile.v1.OpenTail
+	10, // 7: domicile.v1.PastEpoch.epoch:type_name -> domicile.v1.Epoch
 	0,  // 8: domicile.v1.PlacementService.Placements:input_type -> domicile.v1.PlacementsRequest
-	6,  // 9: domicile.v1.PlacementService.SnapshotAuthority:input_type -> domicile.v1.SnapshotAuthorityRequest
-	8,  // 10: domicile.v1.PlacementService.ChangeAuthority:input_type -> domicile.v1.ChangeAuthorityRequest
-	9,  // 11: domicile.v1.PlacementService.WidenTerms:input_type -> domicile.v1.WidenTermsRequest
-	1,  // 12: domicile.v1.PlacementService.Placements:output_type -> domicile.v1.PlacementsResponse
-	7,  // 13: domicile.v1.PlacementService.SnapshotAuthority:output_type -> domicile.v1.SnapshotAuthorityResponse
-	10, // 14: domicile.v1.PlacementService.ChangeAuthority:output_type -> domicile.v1.GovernResponse
-	10, // 15: domicile.v1.PlacementService.WidenTerms:output_type -> domicile.v1.GovernResponse
-	12, // [12:16] is the sub-list for method output_type
-	8,  // [8:12] is the sub-list for method input_type
+	6,  // 9: domicile.v1.PlacementService.ChangeAuthority:input_type -> domicile.v1.ChangeAuthorityRequest
+	7,  // 10: domicile.v1.PlacementService.WidenTerms:input_type -> domicile.v1.WidenTermsRequest
+	1,  // 11: domicile.v1.PlacementService.Placements:output_type -> domicile.v1.PlacementsResponse
+	8,  // 12: domicile.v1.PlacementService.ChangeAuthority:output_type -> domicile.v1.GovernResponse
+	8,  // 13: domicile.v1.PlacementService.WidenTerms:output_type -> domicile.v1.GovernResponse
+	11, // [11:14] is the sub-list for method output_type
+	8,  // [8:11] is the sub-list for method input_type
 	8,  // [8:8] is the sub-list for extension type_name
 	8,  // [8:8] is the sub-list for extension extendee
 	0,  // [0:8] is the sub-list for field type_name
@@ -1232,7 +1144,7 @@ func file_domicile_v1_placement_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_placement_proto_rawDesc), len(file_domicile_v1_placement_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

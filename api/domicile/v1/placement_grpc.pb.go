@@ -19,10 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PlacementService_Placements_FullMethodName        = "/domicile.v1.PlacementService/Placements"
-	PlacementService_SnapshotAuthority_FullMethodName = "/domicile.v1.PlacementService/SnapshotAuthority"
-	PlacementService_ChangeAuthority_FullMethodName   = "/domicile.v1.PlacementService/ChangeAuthority"
-	PlacementService_WidenTerms_FullMethodName        = "/domicile.v1.PlacementService/WidenTerms"
+	PlacementService_Placements_FullMethodName      = "/domicile.v1.PlacementService/Placements"
+	PlacementService_ChangeAuthority_FullMethodName = "/domicile.v1.PlacementService/ChangeAuthority"
+	PlacementService_WidenTerms_FullMethodName      = "/domicile.v1.PlacementService/WidenTerms"
 )
 
 // PlacementServiceClient is the client API for PlacementService service.
@@ -33,10 +32,8 @@ const (
 // says is this region's copy of what was decided.
 type PlacementServiceClient interface {
 	Placements(ctx context.Context, in *PlacementsRequest, opts ...grpc.CallOption) (*PlacementsResponse, error)
-	// SnapshotAuthority shortens the log of this node's voter, after it wrote the audit out.
-	SnapshotAuthority(ctx context.Context, in *SnapshotAuthorityRequest, opts ...grpc.CallOption) (*SnapshotAuthorityResponse, error)
 	// ChangeAuthority changes who decides: it founds the authority anew, or gives a region a
-	// vote or takes it away.
+	// vote or takes it away. Or it has this node's voter write its audit out and shorten its log.
 	ChangeAuthority(ctx context.Context, in *ChangeAuthorityRequest, opts ...grpc.CallOption) (*GovernResponse, error)
 	// WidenTerms lets a log go as far as its declaration and the policy say by now, where that
 	// is further than the authority has it. It takes two people of compliance.
@@ -55,16 +52,6 @@ func (c *placementServiceClient) Placements(ctx context.Context, in *PlacementsR
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PlacementsResponse)
 	err := c.cc.Invoke(ctx, PlacementService_Placements_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *placementServiceClient) SnapshotAuthority(ctx context.Context, in *SnapshotAuthorityRequest, opts ...grpc.CallOption) (*SnapshotAuthorityResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SnapshotAuthorityResponse)
-	err := c.cc.Invoke(ctx, PlacementService_SnapshotAuthority_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -99,10 +86,8 @@ func (c *placementServiceClient) WidenTerms(ctx context.Context, in *WidenTermsR
 // says is this region's copy of what was decided.
 type PlacementServiceServer interface {
 	Placements(context.Context, *PlacementsRequest) (*PlacementsResponse, error)
-	// SnapshotAuthority shortens the log of this node's voter, after it wrote the audit out.
-	SnapshotAuthority(context.Context, *SnapshotAuthorityRequest) (*SnapshotAuthorityResponse, error)
 	// ChangeAuthority changes who decides: it founds the authority anew, or gives a region a
-	// vote or takes it away.
+	// vote or takes it away. Or it has this node's voter write its audit out and shorten its log.
 	ChangeAuthority(context.Context, *ChangeAuthorityRequest) (*GovernResponse, error)
 	// WidenTerms lets a log go as far as its declaration and the policy say by now, where that
 	// is further than the authority has it. It takes two people of compliance.
@@ -119,9 +104,6 @@ type UnimplementedPlacementServiceServer struct{}
 
 func (UnimplementedPlacementServiceServer) Placements(context.Context, *PlacementsRequest) (*PlacementsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Placements not implemented")
-}
-func (UnimplementedPlacementServiceServer) SnapshotAuthority(context.Context, *SnapshotAuthorityRequest) (*SnapshotAuthorityResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method SnapshotAuthority not implemented")
 }
 func (UnimplementedPlacementServiceServer) ChangeAuthority(context.Context, *ChangeAuthorityRequest) (*GovernResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeAuthority not implemented")
@@ -164,24 +146,6 @@ func _PlacementService_Placements_Handler(srv interface{}, ctx context.Context, 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PlacementServiceServer).Placements(ctx, req.(*PlacementsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _PlacementService_SnapshotAuthority_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SnapshotAuthorityRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(PlacementServiceServer).SnapshotAuthority(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: PlacementService_SnapshotAuthority_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PlacementServiceServer).SnapshotAuthority(ctx, req.(*SnapshotAuthorityRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -232,10 +196,6 @@ var PlacementService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Placements",
 			Handler:    _PlacementService_Placements_Handler,
-		},
-		{
-			MethodName: "SnapshotAuthority",
-			Handler:    _PlacementService_SnapshotAuthority_Handler,
 		},
 		{
 			MethodName: "ChangeAuthority",
