@@ -17,7 +17,7 @@ func (v *Voter) dialVoter(ctx context.Context, to address) (net.Conn, error) {
 	h.For = voting
 	var theirs hello
 	conn, err := open(ctx, v.cfg.Lines, region, h, func(name string, h hello) {
-		v.noteRival(name, h)
+		v.heard(name, h)
 		theirs = h
 	})
 	if theirs.Authority == v.mark.Authority {

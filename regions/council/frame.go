@@ -70,6 +70,7 @@ type hello struct {
 	Born       string  `json:",omitempty"` // of a voter that joined: its folder's name
 	Roll       string  `json:",omitempty"` // who votes in the founding, by the file that the voter was made with
 	Led        bool    `json:",omitempty"` // it hears a leader
+	Reads      byte    `json:",omitempty"` // the latest version of commands that a voter reads; 0: version 1
 	Refused    *fault  `json:",omitempty"` // in an answer
 }
 

@@ -105,7 +105,7 @@ func (v *Voter) lookOut() {
 			h := v.greeting()
 			h.For = greet
 			var theirs hello
-			conn, err := open(v.ctx, v.cfg.Lines, region, h, func(name string, h hello) { v.noteRival(name, h); theirs = h })
+			conn, err := open(v.ctx, v.cfg.Lines, region, h, func(name string, h hello) { v.heard(name, h); theirs = h })
 			if err != nil {
 				continue
 			}
@@ -280,7 +280,7 @@ func (v *Voter) renew(ctx context.Context, region string) (g placement.Grant, er
 			g, err = v.renewHere(ctx, region)
 			return false, err
 		}
-		answer, _, err := ask(ctx, v.cfg.Lines, leader, v.greeting(), v.noteRival, request{Renew: region, Forwarded: true})
+		answer, _, err := ask(ctx, v.cfg.Lines, leader, v.greeting(), v.heard, request{Renew: region, Forwarded: true})
 		g = answer.Grant
 		return false, err
 	})
@@ -298,7 +298,7 @@ func (v *Voter) renewElsewhere(ctx context.Context, region string) (g placement.
 			share = min(share, time.Until(end)/time.Duration(len(others)-i))
 		}
 		at, cancel := context.WithTimeout(ctx, share)
-		answer, _, failed := ask(at, v.cfg.Lines, other, v.greeting(), v.noteRival, request{Renew: region})
+		answer, _, failed := ask(at, v.cfg.Lines, other, v.greeting(), v.heard, request{Renew: region})
 		cancel()
 		if failed == nil {
 			return answer.Grant, nil

@@ -37,6 +37,7 @@ type world struct {
 	names []string
 	dirs  map[string]string
 	seats map[string]*council.Voter
+	reads map[string]byte // version of commands that a voter reads; none: the program's
 
 	mu    sync.Mutex
 	ports map[string]string
@@ -54,7 +55,7 @@ func newWorld(t *testing.T, names ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, ca: ca, clock: clock, names: names, dirs: map[string]string{}, seats: map[string]*council.Voter{},
+	w := &world{t: t, ca: ca, clock: clock, names: names, dirs: map[string]string{}, seats: map[string]*council.Voter{}, reads: map[string]byte{},
 		ports: map[string]string{}, gone: map[string]bool{}, split: map[[2]string]bool{}, calls: map[[2]string]int{}, open: map[*wire]bool{}, lines: map[string]*testLines{}}
 	t.Cleanup(func() {
 		for name := range w.seats {
@@ -87,7 +88,8 @@ func founding(t *testing.T, names ...string) *world {
 
 func (w *world) start(name string) {
 	w.t.Helper()
-	v, err := council.Open(council.Config{Dir: w.dirs[name], Lines: w.line(name, true), Boot: regions.SystemBootClock, Pace: pace, Log: slog.New(slog.DiscardHandler)})
+	c := council.Config{Dir: w.dirs[name], Lines: w.line(name, true), Boot: regions.SystemBootClock, Pace: pace, Log: slog.New(slog.DiscardHandler)}
+	v, err := council.Open(council.AsVersion(c, w.reads[name]))
 	if err != nil {
 		w.t.Fatal(err)
 	}

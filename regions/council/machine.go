@@ -1,6 +1,7 @@
 package council
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"domicile/api"
 	"domicile/regions/placement"
 )
 
@@ -18,15 +20,18 @@ type machine struct {
 	now   func() time.Duration // the nominal boot clock
 	audit *auditFile
 	log   *slog.Logger
+	reads byte        // the latest version of commands
+	halt  func(error) // ends all that the voter says
 
 	mu      sync.RWMutex
 	state   *placement.State
 	grantor placement.Grantor
 	changed chan struct{} // closed at the next version
+	halted  error         // an entry that could not be read: what came later is not applied
 }
 
-func newMachine(now func() time.Duration, audit *auditFile, log *slog.Logger) *machine {
-	m := &machine{now: now, audit: audit, log: log, state: &placement.State{}, changed: make(chan struct{})}
+func newMachine(now func() time.Duration, audit *auditFile, log *slog.Logger, reads byte, halt func(error)) *machine {
+	m := &machine{now: now, audit: audit, log: log, reads: reads, halt: halt, state: &placement.State{}, changed: make(chan struct{})}
 	m.grantor.Elected(now())
 	return m
 }
@@ -37,14 +42,19 @@ type outcome struct {
 	err    error
 }
 
-// Apply takes a committed entry.
+// Apply takes a committed entry. One of a later version than this voter reads ends its part:
+// the others apply it, so whatever followed would make another state of this one.
 func (m *machine) Apply(entry *raft.Log) any {
-	c, err := placement.DecodeCommand(entry.Data)
-	if err != nil {
-		return outcome{err: err}
-	}
+	c, err := placement.DecodeCommand(entry.Data, m.reads)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.halted == nil && api.CodeOf(err) == api.VersionMismatch {
+		m.halted = err
+		m.halt(err)
+	}
+	if err := cmp.Or(m.halted, err); err != nil {
+		return outcome{err: err}
+	}
 	before := m.state.Version()
 	r, err := m.state.Apply(entry.Index, c)
 	if err != nil {
@@ -119,6 +129,9 @@ func (m *machine) since(version uint64, authority string) (placement.Delta, <-ch
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.halted != nil {
+		return nil, m.halted
+	}
 	if err := m.export(); err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func newTestMachine(t *testing.T, dir string) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.close() })
-	return newMachine(func() time.Duration { return time.Hour }, a, slog.New(slog.DiscardHandler))
+	return newMachine(func() time.Duration { return time.Hour }, a, slog.New(slog.DiscardHandler), placement.CommandVersion, nil)
 }
 
 // TestR14e_SnapshotBringsALateVoterForward: it has the same state, and its audit file says

@@ -58,7 +58,7 @@ func (v *Voter) Meet(ctx context.Context, region, actor, reason string) (placeme
 
 // fetch reads a region's whole state.
 func (v *Voter) fetch(ctx context.Context, region string) (*placement.State, error) {
-	conn, err := open(ctx, v.cfg.Lines, region, hello{For: follow}, v.noteRival)
+	conn, err := open(ctx, v.cfg.Lines, region, hello{For: follow}, v.heard)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package council
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ type heldConn struct {
 func (h *heldConn) Close() error { h.voter.letGo(h.Conn); return nil }
 
 func (v *Voter) greeting() hello {
-	h := hello{Authority: v.mark.Authority, Born: v.mark.Born, Roll: strings.Join(v.mark.Roll, ","), Led: v.leader() != ""}
+	h := hello{Authority: v.mark.Authority, Born: v.mark.Born, Roll: strings.Join(v.mark.Roll, ","), Led: v.leader() != "", Reads: v.cfg.reads}
 	v.machine.read(func(s *placement.State) { h.Generation, h.After = s.Generation(), s.Version() })
 	return h
 }
@@ -103,14 +104,14 @@ func (v *Voter) refuseHello(h hello, peer string) error {
 		if !slices.Contains(v.electors(), peer) {
 			return &api.Error{Code: api.PermissionDenied, Op: "vote", Region: peer, Hint: "the region has no vote"}
 		}
-		v.noteRival(peer, h)
+		v.heard(peer, h)
 		if h.Authority != v.mark.Authority {
 			return &api.Error{Code: api.Contested, Op: "vote", Field: "authority", Hint: "this voter belongs to another founding" + v.rolls(h.Roll)}
 		}
 		return v.refuseBorn(h, peer)
 	case greet:
 		if slices.Contains(v.electors(), peer) || slices.Contains(v.mark.Others, peer) {
-			v.noteRival(peer, h)
+			v.heard(peer, h)
 		}
 		return nil
 	case follow:
@@ -253,8 +254,12 @@ func (v *Voter) changeFor(ctx context.Context, q request, peer string) error {
 }
 
 func (v *Voter) submitFor(ctx context.Context, q request, peer string) (placement.Result, error) {
-	c, err := placement.DecodeCommand(q.Command)
+	c, err := placement.DecodeCommand(q.Command, v.cfg.reads)
 	if err != nil {
+		var e *api.Error
+		if errors.As(err, &e) {
+			e.Region = v.mark.Region // the caller asks on behalf of another
+		}
 		return placement.Result{}, err
 	}
 	if err := submittable(c); err != nil {

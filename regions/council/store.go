@@ -198,10 +198,12 @@ func (s *store) DeleteRange(from, to uint64) error {
 
 // Set keeps a value, or stands still until it can.
 func (s *store) Set(key, value []byte) error {
-	s.insist(func() error {
-		return s.db.Update(func(tx *bolt.Tx) error { return tx.Bucket(voteBucket()).Put(key, value) })
-	})
+	s.insist(func() error { return s.put(key, value) })
 	return nil
+}
+
+func (s *store) put(key, value []byte) error {
+	return s.db.Update(func(tx *bolt.Tx) error { return tx.Bucket(voteBucket()).Put(key, value) })
 }
 
 // Get reads a value, empty if there is none.

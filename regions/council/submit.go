@@ -27,7 +27,7 @@ func (v *Voter) Submit(ctx context.Context, c placement.Command) (placement.Resu
 	if err != nil {
 		return placement.Result{}, err
 	}
-	if _, err := placement.DecodeCommand(data); err != nil {
+	if _, err := placement.DecodeCommand(data, v.cfg.reads); err != nil {
 		return placement.Result{}, err
 	}
 	return v.submit(ctx, data)
@@ -57,7 +57,7 @@ func (v *Voter) submit(ctx context.Context, data []byte) (r placement.Result, er
 		if leader == "" {
 			return false, noLeader()
 		}
-		answer, sent, err := ask(ctx, v.cfg.Lines, leader, v.greeting(), v.noteRival, request{Command: data, Forwarded: true})
+		answer, sent, err := ask(ctx, v.cfg.Lines, leader, v.greeting(), v.heard, request{Command: data, Forwarded: true})
 		r = answer.Result
 		return sent, err
 	})
@@ -76,6 +76,9 @@ func noLeader() error {
 // propose puts a command into the log, if this voter leads, and waits for what it came to.
 func (v *Voter) propose(ctx context.Context, data []byte) (r placement.Result, sent bool, err error) {
 	if err := v.contested(); err != nil {
+		return r, false, err
+	}
+	if err := v.readByAll(data); err != nil {
 		return r, false, err
 	}
 	if !v.enter() {

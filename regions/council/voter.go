@@ -44,6 +44,8 @@ type Config struct {
 	// MayChange refuses a change of voters that this node's own files speak against; nil:
 	// none is. It is asked at the leader.
 	MayChange func(c VoterChange, before []string) error
+
+	reads byte // the latest version of commands; 0: this program's
 }
 
 // Voter is one region's voice in the authority. A witness is a voter whose node has no
@@ -65,7 +67,7 @@ type Voter struct {
 
 	mu        sync.Mutex
 	closed    bool
-	silent    bool // for its disk is broken
+	silent    bool // it stands still
 	conns     map[closer]bool
 	rivals    map[string]Rival
 	met       map[string]hello // what was taken in of each region of an earlier founding
@@ -73,6 +75,7 @@ type Voter struct {
 	replaced  bool             // its region's vote is another voter's
 
 	changing sync.Mutex // one change of voters at a time
+	noting   sync.Mutex // one note of what a voter reads at a time
 }
 
 type closer interface{ Close() error }
@@ -89,6 +92,9 @@ func Open(cfg Config) (*Voter, error) {
 	m, err := readMark(cfg.Dir)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.reads == 0 {
+		cfg.reads = placement.CommandVersion
 	}
 	v := &Voter{cfg: cfg, mark: m, conns: map[closer]bool{}, rivals: map[string]Rival{}, met: map[string]hello{}}
 	v.ctx, v.cancel = context.WithCancel(context.Background())
@@ -120,7 +126,7 @@ func (v *Voter) open() (err error) {
 	if err != nil {
 		return err
 	}
-	v.machine = newMachine(v.nominal, v.audit, v.cfg.Log)
+	v.machine = newMachine(v.nominal, v.audit, v.cfg.Log, v.cfg.reads, v.store.note)
 	v.ballots = newBallots(v.mark.address(), v.dialVoter)
 	v.lines = raft.NewNetworkTransport(v.ballots, 3, v.cfg.Pace.Of(lineTimeout), out)
 	notify := make(chan bool, 16)
@@ -197,7 +203,7 @@ func (v *Voter) silence() {
 	v.conns = map[closer]bool{}
 	v.wg.Add(1)
 	v.mu.Unlock()
-	v.cfg.Log.Error("the voter's disk failed; it says nothing until it is started again", "err", v.store.failure())
+	v.cfg.Log.Error("the voter stands still and says nothing until it is started again", "err", v.store.failure())
 	// The store's caller does not wait for what a closing line still has to say.
 	go func() {
 		defer v.wg.Done()
@@ -254,7 +260,7 @@ type Status struct {
 	Roll       []string         // who votes in the founding, by the file that this voter was made with; none: it joined
 	Seats      []string         // the voters as one another calls them: a voter that joined anew is another one
 	Rivals     map[string]Rival // regions that belong to another founding
-	Failed     error            // why the voter stands still: its disk; nil if it does not
+	Failed     error            // why the voter stands still: its disk, or a command of a later version; nil if it does not
 }
 
 // Status is the present one.
@@ -364,7 +370,11 @@ func (v *Voter) Aside() (follow []string, aside bool) {
 	return follow, true
 }
 
-func (v *Voter) noteRival(region string, h hello) {
+// heard keeps what another region's voter says of itself.
+func (v *Voter) heard(region string, h hello) {
+	if h.Authority == v.mark.Authority {
+		v.noteReads(addressOf(region, h.Born), max(h.Reads, 1))
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if h.Authority == v.mark.Authority {

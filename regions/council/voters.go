@@ -43,7 +43,7 @@ func (v *Voter) Members(ctx context.Context) (voters []string, err error) {
 			voters = v.voters()
 			return false, nil
 		default:
-			a, _, err := ask(ctx, v.cfg.Lines, leader, v.greeting(), v.noteRival, request{Members: true, Forwarded: true})
+			a, _, err := ask(ctx, v.cfg.Lines, leader, v.greeting(), v.heard, request{Members: true, Forwarded: true})
 			voters = a.Voters
 			return false, err
 		}
@@ -73,7 +73,7 @@ func (v *Voter) ChangeVoters(ctx context.Context, c VoterChange) error {
 		case v.mark.Region:
 			return v.changeHere(ctx, c)
 		default:
-			_, sent, err := ask(ctx, v.cfg.Lines, leader, v.greeting(), v.noteRival, request{Change: &c, Forwarded: true})
+			_, sent, err := ask(ctx, v.cfg.Lines, leader, v.greeting(), v.heard, request{Change: &c, Forwarded: true})
 			return sent, err
 		}
 	})
@@ -87,7 +87,7 @@ func (v *Voter) askToJoin(ctx context.Context, c VoterChange) (sent bool, err er
 	c.Born = v.mark.Born
 	for _, region := range v.mark.Join {
 		var maybe bool
-		_, maybe, err = ask(ctx, v.cfg.Lines, region, v.greeting(), v.noteRival, request{Change: &c})
+		_, maybe, err = ask(ctx, v.cfg.Lines, region, v.greeting(), v.heard, request{Change: &c})
 		sent = sent || maybe
 		if err == nil || definite(err) && api.CodeOf(err) != api.Contested {
 			break // else it may be one that was overtaken itself
@@ -166,7 +166,10 @@ func (v *Voter) mayChange(ctx context.Context, c VoterChange, before []string) (
 		}
 		theirs, ok := v.answers(ctx, region)
 		if region == c.Region {
-			born, ok = theirs, ok && (c.Born == "" || c.Born == theirs)
+			born, ok = theirs.Born, ok && (c.Born == "" || c.Born == theirs.Born)
+			if reads := max(theirs.Reads, 1); ok && reads < v.cfg.reads {
+				return "", unread(region, reads, v.cfg.reads)
+			}
 		}
 		if !ok {
 			silent = append(silent, region)
@@ -183,19 +186,19 @@ func (v *Voter) mayChange(ctx context.Context, c VoterChange, before []string) (
 	return born, nil
 }
 
-// answers reports whether a region's voter of this founding is in reach, and which it is.
-func (v *Voter) answers(ctx context.Context, region string) (born string, ok bool) {
+// answers reports whether a region's voter of this founding is in reach, and what it says.
+func (v *Voter) answers(ctx context.Context, region string) (theirs hello, ok bool) {
 	h := v.greeting()
 	h.For = greet
 	conn, err := open(ctx, v.cfg.Lines, region, h, func(name string, h hello) {
-		v.noteRival(name, h)
-		born, ok = h.Born, h.Authority == v.mark.Authority
+		v.heard(name, h)
+		theirs, ok = h, h.Authority == v.mark.Authority
 	})
 	if err != nil {
-		return "", false
+		return hello{}, false
 	}
 	_ = conn.Close() // greeted
-	return born, ok
+	return theirs, ok
 }
 
 // noteChange writes into the audit who votes, once for each set that was reached.

@@ -14,9 +14,11 @@ import (
 	"domicile/api"
 )
 
-// CommandVersion is the first byte of an encoded command. A field is only ever added
-// under a new version, since a voter that skipped what it does not know would come to
-// another state than the others.
+// CommandVersion is the latest version of commands that this program reads; the first byte of
+// an encoded command is its own. A field is only ever added under a new version, since a voter
+// that skipped what it does not know would come to another state than the others. A command is
+// written in the oldest version that has all its parts, so that voters of which one is older
+// go on with all that it knows.
 const CommandVersion = 1
 
 // MaxCommand bounds an encoded command other than the founding one, in bytes.
@@ -25,21 +27,25 @@ const MaxCommand = 256 << 10
 // MaxFounding bounds the encoded founding command, which carries a whole state.
 const MaxFounding = 64 << 20
 
-// Encode is the one spelling of the command.
+// Encode is the one spelling of the command. All its parts are of version 1.
 func (c Command) Encode() ([]byte, error) {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return nil, bad("command", err.Error())
 	}
-	return append([]byte{CommandVersion}, text...), nil
+	return append([]byte{1}, text...), nil
 }
 
-// DecodeCommand reads a command. Anything that Encode would not write back byte by byte
-// is refused, whatever it might have meant.
-func DecodeCommand(data []byte) (Command, error) {
-	if len(data) == 0 || data[0] != CommandVersion {
-		return Command{}, &api.Error{Code: api.VersionMismatch, Op: "read placement command", Field: "version",
-			Hint: "the sender is newer or older than this node; bring all voters to one version"}
+// DecodeCommand reads a command of any version up to reads. Anything that Encode would not
+// write back byte by byte is refused, whatever it might have meant. VERSION_MISMATCH: it is
+// of a later version, which the error names.
+func DecodeCommand(data []byte, reads byte) (Command, error) {
+	if len(data) == 0 || data[0] == 0 {
+		return Command{}, bad("command", "it is not in the one form that is taken")
+	}
+	if data[0] > reads {
+		return Command{}, &api.Error{Code: api.VersionMismatch, Op: "read placement command", Field: "version", Value: fmt.Sprint(data[0]),
+			Hint: fmt.Sprintf("commands up to version %d are read here: start the newer program here too", reads)}
 	}
 	var c Command
 	if err := strictly(data[1:], &c); err != nil {
@@ -49,7 +55,7 @@ func DecodeCommand(data []byte) (Command, error) {
 		return Command{}, bad("command", "it is too large")
 	}
 	again, err := c.Encode()
-	if err != nil || !bytes.Equal(again, data) {
+	if err != nil || !bytes.Equal(again[1:], data[1:]) {
 		return Command{}, bad("command", "it is not in the one form that is taken")
 	}
 	return c, nil

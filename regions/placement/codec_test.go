@@ -28,7 +28,7 @@ func FuzzDecodeCommand(f *testing.F) {
 	}
 	f.Add([]byte("\x02{}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := placement.DecodeCommand(data)
+		c, err := placement.DecodeCommand(data, placement.CommandVersion)
 		if err != nil {
 			if e := (*api.Error)(nil); !errors.As(err, &e) {
 				t.Fatalf("refused without a code: %v", err)
@@ -90,7 +90,7 @@ func TestR14e_OtherSpellingsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := placement.DecodeCommand(good); err != nil {
+	if _, err := placement.DecodeCommand(good, placement.CommandVersion); err != nil {
 		t.Fatal(err)
 	}
 	for name, data := range map[string][]byte{
@@ -103,7 +103,7 @@ func TestR14e_OtherSpellingsAreRefused(t *testing.T) {
 		"nothing":         nil,
 		"a zero written":  bytes.Replace(good, []byte(`"Reason":"r"`), []byte(`"Reason":"r","Plan":""`), 1),
 	} {
-		if _, err := placement.DecodeCommand(data); err == nil {
+		if _, err := placement.DecodeCommand(data, placement.CommandVersion); err == nil {
 			t.Errorf("%s was taken", name)
 		}
 	}

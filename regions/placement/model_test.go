@@ -83,7 +83,7 @@ func (m *machine) apply(t *rapid.T, c placement.Command) {
 	var first placement.Result
 	var firstErr error
 	for i, s := range []*placement.State{m.one, m.two, m.three} {
-		read, err := placement.DecodeCommand(data)
+		read, err := placement.DecodeCommand(data, placement.CommandVersion)
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
 		}
