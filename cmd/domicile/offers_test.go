@@ -44,7 +44,7 @@ func eachMovingCommand(visit func(*cobra.Command)) {
 // flagsOf are a command's own flags with what their help says.
 func flagsOf(cmd *cobra.Command) map[string]string {
 	out := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^\s+(?:-\w, )?--([\w-]+)\s+(.*)$`).FindAllStringSubmatch(cmd.LocalFlags().FlagUsages(), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\s+(?:-\w, )?--([\w-]+)(?:\[=true\|false\])?\s+(.*)$`).FindAllStringSubmatch(cmd.LocalFlags().FlagUsages(), -1) {
 		out[m[1]] = m[2]
 	}
 	return out
