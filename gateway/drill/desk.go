@@ -29,9 +29,9 @@ type Gates interface {
 type Config struct {
 	Self       string
 	Federation *regions.Federation
-	// Gates are those of the region's links, as long as this node has them; else the
-	// error says who does.
-	Gates func() (Gates, error)
+	// Gates are those under the region's links. They are this node's for as long as it runs:
+	// in a region of three the links come here with the seat, and begin under what is held.
+	Gates Gates
 	// Verifier checks approvals and roles by this node's own trust.
 	Verifier *approval.Verifier
 	// Audit notes that a drill was armed, before anything is cut.
@@ -62,7 +62,7 @@ const (
 	Healed = "healed" // by word
 	Lapsed = "lapsed" // nobody renewed it
 	Capped = "capped" // it had lasted as long as it may
-	Lost   = "lost"   // a gate of it ended by itself, as when the region's links were opened anew
+	Lost   = "lost"   // a gate of it ended by itself, or the node stopped
 )
 
 // End is how a drill ended.
@@ -107,7 +107,6 @@ type held struct {
 	ends    time.Duration // of the lease, on the boot clock
 	cap     time.Duration // of the phase, on the boot clock: no renewal goes beyond it
 	texts   []string      // approvals
-	gates   Gates
 	cuts    []uint64
 	timer   *time.Timer
 	consent string
@@ -230,18 +229,13 @@ func (d *Desk) approved(texts []string, consent, who string) error {
 	return &api.Error{Code: api.PermissionDenied, Op: "arm drill", Region: d.Self, Field: "approvals", Hint: strings.Join(append([]string{hint}, why...), "; ")}
 }
 
-// free refuses while a drill or another fault holds a link of the region, or the links
-// are not at this node.
+// free refuses while a drill or another fault holds a link of the region.
 func (d *Desk) free() error {
 	if h := d.held; h != nil {
 		return &api.Error{Code: api.Conflict, Op: "arm drill", Region: d.Self, Field: "drill", Value: h.id,
 			Hint: fmt.Sprintf("it is held here by %s; it ends by itself, or with domicile drill heal", h.by)}
 	}
-	gates, err := d.Gates()
-	if err != nil {
-		return err
-	}
-	if cuts := gates.Active(); len(cuts) > 0 {
+	if cuts := d.Gates.Active(); len(cuts) > 0 {
 		return &api.Error{Code: api.Conflict, Op: "arm drill", Region: d.Self, Field: "fault", Value: cuts[0].String(),
 			Hint: "a fault gate holds the link with " + cuts[0].Peer + " already: what a drill measures would not be its own"}
 	}
@@ -261,11 +255,8 @@ func (d *Desk) Cut(who, id string) (State, error) {
 		d.drop(h, Healed)
 		return State{}, err
 	}
-	if h.gates, err = d.Gates(); err != nil {
-		return State{}, err
-	}
 	for _, c := range append(h.spec.cuts(d.Self, id), h.spec.unwitnessed(d.Self, id, d.Federation)...) {
-		n, err := h.gates.Hold(c, h.spec.Lease)
+		n, err := d.Gates.Hold(c, h.spec.Lease)
 		if err != nil {
 			d.drop(h, Lost)
 			return State{}, err
@@ -288,10 +279,10 @@ func (d *Desk) Renew(who, id string) (State, error) {
 		return State{}, err
 	}
 	if h.phase == Cut {
-		gates, err := d.Gates()
-		left, whole := h.cap-d.Boot(), err == nil && gates == h.gates
+		left := h.cap - d.Boot()
+		whole := left > 0
 		for _, n := range h.cuts {
-			whole = whole && left > 0 && h.gates.RenewFor(n, left)
+			whole = whole && d.Gates.RenewFor(n, left)
 		}
 		if !whole {
 			how := Lost
@@ -325,7 +316,7 @@ func (d *Desk) State() State {
 	return d.state()
 }
 
-// Release ends what is held, as its gates do when the region's links close.
+// Release ends what is held, as its gates do when the node stops.
 func (d *Desk) Release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -347,7 +338,7 @@ func (d *Desk) mine(who, id string) (*held, error) {
 }
 
 func (d *Desk) gone(id string) error {
-	hint := "it is not held here: the node was restarted, or another one has the region's links now"
+	hint := "it is not held here: the node was restarted"
 	if d.last.ID == id {
 		hint = "it ended here at " + d.last.At.UTC().Format(time.RFC3339) + ": " + d.last.How
 	}
@@ -381,7 +372,7 @@ func (d *Desk) expire(h *held) {
 func (d *Desk) drop(h *held, how string) {
 	h.timer.Stop()
 	for _, n := range h.cuts {
-		h.gates.Heal(n)
+		d.Gates.Heal(n)
 	}
 	d.held, d.last = nil, End{h.id, how, d.Clock.Now()}
 	d.shown.Store(nil)
@@ -389,10 +380,7 @@ func (d *Desk) drop(h *held, how string) {
 }
 
 func (d *Desk) state() State {
-	s := State{Last: d.last, Proof: d.proof}
-	if gates, err := d.Gates(); err == nil {
-		s.Cuts = gates.Active()
-	}
+	s := State{Last: d.last, Proof: d.proof, Cuts: d.Gates.Active()}
 	h := d.held
 	if h == nil {
 		return s

@@ -71,7 +71,7 @@ func newRig(t *testing.T, self string, approvals int) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Desk = drill.New(drill.Config{Self: self, Federation: f, Gates: func() (drill.Gates, error) { return r.gates, nil },
+	r.Desk = drill.New(drill.Config{Self: self, Federation: f, Gates: r.gates,
 		Verifier: &approval.Verifier{Federation: "shop", Trust: trust, Clock: r.clock, Rules: approval.Rules{{Match: "*", Roles: []string{approval.Operator}}}},
 		Audit:    func(_ context.Context, id, reason string) error { r.acts = append(r.acts, id+" "+reason); return nil },
 		Proven:   func(_ context.Context, id, chain string) error { r.acts = append(r.acts, id+" passed"); return nil },

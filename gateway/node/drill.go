@@ -13,6 +13,7 @@ import (
 	"domicile/api"
 	"domicile/gateway/drill"
 	"domicile/regions/approval"
+	"domicile/regions/link"
 )
 
 // openDrills makes what operators cut links with. What it holds ends with the node.
@@ -21,8 +22,12 @@ func (n *Node) openDrills(context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.gates = link.NewGates(n.seams.Boot, func(peer string) bool {
+		return n.federation.Addresses(n.cfg.Region)[peer] != nil || n.federation.Witnesses(n.cfg.Region)[peer] != nil
+	})
+	n.onClose("gates", func(context.Context) error { n.gates.Close(); return nil })
 	n.drills = drill.New(drill.Config{
-		Self: n.cfg.Region, Federation: n.federation, Gates: n.drillGates, Audit: n.auditDrill, Files: n.searchFiles, Used: used, Proof: proof, Proven: n.auditProof,
+		Self: n.cfg.Region, Federation: n.federation, Gates: n.gates, Audit: n.auditDrill, Files: n.searchFiles, Used: used, Proof: proof, Proven: n.auditProof,
 		Verifier: &approval.Verifier{Federation: n.federation.Name(), Trust: n.identity, Rules: n.operators(), Clock: n.seams.Clock},
 		Clock:    n.seams.Clock, Boot: n.seams.Boot, Logger: n.logger,
 	})
@@ -65,15 +70,6 @@ const drillArmed, drillPassed = "drill", "drill-passed"
 
 // maxAct bounds a line of the audit, in bytes: a purge names each log that it was done to.
 const maxAct = 16 << 20
-
-// drillGates are the gates under the region's links, which are at the node with the seat.
-func (n *Node) drillGates() (drill.Gates, error) {
-	t := n.turn.Load()
-	if t == nil {
-		return nil, n.notHere("hold drill")
-	}
-	return t.mesh.Gates(), nil
-}
 
 // auditDrill notes in this region's audit that a drill was armed here.
 func (n *Node) auditDrill(ctx context.Context, id, reason string) error {

@@ -54,6 +54,7 @@ type Node struct {
 	admin    *admin.Admin
 	moves    *admin.Failover // of logs
 	stock    failover.Stock  // which tags they hold
+	gates    *link.Gates     // under the links of every turn
 	drills   *drill.Desk     // what is cut on purpose
 	siblings *siblings       // the signed policies of the region's other nodes
 	pages    net.Listener    // of /metrics and health

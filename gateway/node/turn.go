@@ -115,7 +115,6 @@ func (t *turn) openLinks(ctx context.Context) error {
 		return err
 	}
 	t.onClose("links", t.mesh.Close)
-	t.onClose("drills", func(context.Context) error { t.drills.Release(); return nil }) // its gates end with the links
 	return nil
 }
 
@@ -130,7 +129,7 @@ func (n *Node) openMesh(ctx context.Context, c link.Config) (*link.Mesh, error) 
 	n.link.Store(&bound) // the next turn's peers look for it at the same address
 	c.Peers, c.Witnesses = n.federation.Addresses(n.cfg.Region), n.federation.Witnesses(n.cfg.Region)
 	c.Self, c.Identity, c.Listener, c.Dial = n.cfg.Region, n.identity, listener, n.seams.Dial
-	c.Clock, c.Boot, c.Pace, c.Logger = n.seams.Clock, n.seams.Boot, n.seams.Pace, n.logger
+	c.Clock, c.Boot, c.Gates, c.Pace, c.Logger = n.seams.Clock, n.seams.Boot, n.gates, n.seams.Pace, n.logger
 	m, err := link.New(c)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())

@@ -17,7 +17,7 @@ import (
 // then it goes on, as it would after a real outage.
 type gatedConn struct {
 	net.Conn
-	gates  *Gates
+	gates  *ends
 	origin regions.Direction // Out: we dialed it, In: we accepted it
 	clock  regions.Clock
 	began  time.Time
@@ -46,7 +46,7 @@ type gatedConn struct {
 	plane Plane
 }
 
-func newGatedConn(c net.Conn, g *Gates, clock regions.Clock, origin regions.Direction, onGone func()) *gatedConn {
+func newGatedConn(c net.Conn, g *ends, clock regions.Clock, origin regions.Direction, onGone func()) *gatedConn {
 	gc := &gatedConn{Conn: c, gates: g, origin: origin, clock: clock, began: clock.Now(), closed: make(chan struct{}), onGone: onGone}
 	if origin == regions.In {
 		gc.receipts = newReceipts()
@@ -261,12 +261,12 @@ func (d *deadline) stop() {
 // is closed at once, so that a flood of connections costs no memory here.
 type gatedListener struct {
 	net.Listener
-	gates *Gates
+	gates *ends
 	clock regions.Clock
 	slots chan struct{}
 }
 
-func newGatedListener(l net.Listener, g *Gates, clock regions.Clock, limit int) *gatedListener {
+func newGatedListener(l net.Listener, g *ends, clock regions.Clock, limit int) *gatedListener {
 	return &gatedListener{Listener: l, gates: g, clock: clock, slots: make(chan struct{}, limit)}
 }
 
@@ -287,7 +287,7 @@ func (l *gatedListener) Accept() (net.Conn, error) {
 
 // dialGated opens a connection to a peer through the gate. A black hole holds the
 // dial until ctx ends, as a lost SYN would.
-func dialGated(ctx context.Context, dial func(context.Context, string, string) (net.Conn, error), g *Gates, clock regions.Clock, peer string, plane Plane, address string) (*gatedConn, error) {
+func dialGated(ctx context.Context, dial func(context.Context, string, string) (net.Conn, error), g *ends, clock regions.Clock, peer string, plane Plane, address string) (*gatedConn, error) {
 	for {
 		mode, changed := g.verdict(peer, plane, regions.Out, regions.Out)
 		if mode == "" {

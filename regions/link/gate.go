@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -71,9 +72,10 @@ func (c Cut) String() string {
 	return text
 }
 
-// Gates holds the fault gates of all links of one region. It is held in memory only
+// Gates holds the fault gates of all links of one node. It is held in memory only
 // and can only take connectivity away; each cut is a lease on the boot clock and
-// heals by itself. Safe for concurrent use.
+// heals by itself. A mesh that begins while a cut is held begins under it. Safe for
+// concurrent use.
 type Gates struct {
 	boot  regions.BootClock
 	known func(peer string) bool
@@ -84,8 +86,7 @@ type Gates struct {
 	next    uint64
 	cuts    map[uint64]*heldCut
 	changed chan struct{} // closed and replaced at every change
-	conns   map[*gatedConn]struct{}
-	notify  func(peer string) // a cut of this peer began or ended
+	ends    map[*ends]struct{}
 	closed  bool
 }
 
@@ -96,8 +97,13 @@ type heldCut struct {
 	timer *time.Timer
 }
 
-func newGates(boot regions.BootClock, known func(peer string) bool, notify func(peer string)) *Gates {
-	return &Gates{boot: boot, known: known, cuts: map[uint64]*heldCut{}, changed: make(chan struct{}), conns: map[*gatedConn]struct{}{}, notify: notify}
+// NewGates holds nothing yet. Leases are counted by boot; nil: the system's. known says
+// with whom there may be a link.
+func NewGates(boot regions.BootClock, known func(peer string) bool) *Gates {
+	if boot == nil {
+		boot = regions.SystemBootClock
+	}
+	return &Gates{boot: boot, known: known, cuts: map[uint64]*heldCut{}, changed: make(chan struct{}), ends: map[*ends]struct{}{}}
 }
 
 // Cut takes planes and directions of the link with peer away for lease, and returns
@@ -146,16 +152,28 @@ func (g *Gates) Hold(what Cut, lease time.Duration) (uint64, error) {
 	return id, nil
 }
 
+// notify tells every mesh that a cut of this peer began or ended.
+func (g *Gates) notify(peer string) {
+	g.mu.Lock()
+	told := slices.Collect(maps.Keys(g.ends))
+	g.mu.Unlock()
+	for _, e := range told {
+		e.told(peer)
+	}
+}
+
 // doomedLocked lists the open connections that a rejecting cut closes.
 func (g *Gates) doomedLocked(c *heldCut) []*gatedConn {
 	if c.Mode != Reject {
 		return nil
 	}
 	var doomed []*gatedConn
-	for conn := range g.conns {
-		peer, plane := conn.who()
-		if peer == c.Peer && slices.Contains(c.Planes, plane) && slices.Contains(c.Dirs, conn.origin) {
-			doomed = append(doomed, conn)
+	for e := range g.ends {
+		for conn := range e.conns {
+			peer, plane := conn.who()
+			if peer == c.Peer && slices.Contains(c.Planes, plane) && slices.Contains(c.Dirs, conn.origin) {
+				doomed = append(doomed, conn)
+			}
 		}
 	}
 	return doomed
@@ -278,59 +296,12 @@ func (g *Gates) verdict(peer string, plane Plane, dir, origin regions.Direction)
 	return mode, g.changed
 }
 
-func (g *Gates) add(c *gatedConn) {
+// Close heals everything; from then on nothing can be cut.
+func (g *Gates) Close() {
 	g.mu.Lock()
-	closed := g.closed
-	if !closed {
-		g.conns[c] = struct{}{}
-	}
-	g.mu.Unlock()
-	if closed {
-		c.Close()
-	}
-}
-
-func (g *Gates) remove(c *gatedConn) {
-	g.mu.Lock()
-	delete(g.conns, c)
-	g.mu.Unlock()
-}
-
-// closeAccepted closes the connections that a peer opened and that doomed picks.
-func (g *Gates) closeAccepted(peer string, doomed func(*gatedConn) bool) {
-	g.closeSome(peer, func(c *gatedConn) bool { return c.origin == regions.In && doomed(c) })
-}
-
-// closeSome closes the connections with a peer that doomed picks.
-func (g *Gates) closeSome(peer string, doomed func(*gatedConn) bool) {
-	var theirs []*gatedConn
-	g.mu.Lock()
-	for c := range g.conns {
-		if name, _ := c.who(); name == peer {
-			theirs = append(theirs, c)
-		}
-	}
-	g.mu.Unlock()
-	for _, c := range theirs {
-		if doomed(c) {
-			c.Close()
-		}
-	}
-}
-
-// close heals everything and closes every connection that is left.
-func (g *Gates) close() {
-	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.closed = true
 	for _, c := range g.cuts {
 		g.dropLocked(c)
-	}
-	left := make([]*gatedConn, 0, len(g.conns))
-	for c := range g.conns {
-		left = append(left, c)
-	}
-	g.mu.Unlock()
-	for _, c := range left {
-		c.Close()
 	}
 }

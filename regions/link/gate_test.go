@@ -16,8 +16,18 @@ import (
 	"domicile/regions"
 )
 
+// newGates are gates with one mesh, which ends with them.
+func newGates(boot regions.BootClock, known func(peer string) bool, told func(peer string)) *ends {
+	return NewGates(boot, known).attach(told)
+}
+
+func (e *ends) close() {
+	e.detach()
+	e.Close()
+}
+
 // gatedPair is a real connection; ours has the gate, theirs has none.
-func gatedPair(t *testing.T, g *Gates, origin regions.Direction) (ours *gatedConn, theirs net.Conn) {
+func gatedPair(t *testing.T, g *ends, origin regions.Direction) (ours *gatedConn, theirs net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,7 +50,7 @@ func gatedPair(t *testing.T, g *Gates, origin regions.Direction) (ours *gatedCon
 
 func anyPeer(string) bool { return true }
 
-func newTestGates(t *testing.T) *Gates {
+func newTestGates(t *testing.T) *ends {
 	g := newGates(regions.SystemBootClock, anyPeer, func(string) {})
 	t.Cleanup(g.close)
 	return g
@@ -272,5 +282,28 @@ func TestDeadlineOfADispatchedConnectionIsItsOwners(t *testing.T) {
 		t.Error("it waits without a deadline")
 		ours.Close()
 		<-done
+	}
+}
+
+// TestR14i_ACutOutlivesTheMesh: the links of a region of three begin anew at another node or
+// under another term, and what is held there cuts them from the first byte.
+func TestR14i_ACutOutlivesTheMesh(t *testing.T) {
+	g := NewGates(nil, anyPeer)
+	defer g.Close()
+	first := g.attach(func(string) {})
+	id, err := g.Cut("eu-west", []Plane{Data}, []regions.Direction{regions.In, regions.Out}, Reject, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.detach()
+	var told []string
+	next := g.attach(func(peer string) { told = append(told, peer) })
+	defer next.detach()
+	ours, _ := gatedPair(t, next, regions.Out)
+	if _, err := ours.Write([]byte("x")); !errors.Is(err, errCut) {
+		t.Errorf("under the new mesh: %v", err)
+	}
+	if !g.Heal(id) || len(told) != 1 || len(g.ends) != 1 {
+		t.Errorf("healed: told %v, %d meshes", told, len(g.ends))
 	}
 }

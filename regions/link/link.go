@@ -34,9 +34,11 @@ type Config struct {
 	// Policies is where signed policies come from and go to; nil: nowhere.
 	Policies Policies
 	Clock    regions.Clock
-	Boot     regions.BootClock // counts the gate's leases; nil: the system's
-	Pace     regions.Pace
-	Logger   *slog.Logger
+	// Gates outlive the mesh; nil: it has its own, which count by Boot.
+	Gates  *Gates
+	Boot   regions.BootClock // nil: the system's
+	Pace   regions.Pace
+	Logger *slog.Logger
 	// CouncilOnly: this node speaks for the region's voter and for nothing else of it. The
 	// mesh has no links, and refuses all lanes but the council's; it needs no Hello and no
 	// Handler.

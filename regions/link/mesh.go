@@ -35,7 +35,7 @@ const maxAccepted = 256 // connections accepted at a time
 type Mesh struct {
 	cfg       Config
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
-	gates     *Gates
+	gates     *ends
 	peers     map[string]*peerLink // fixed
 	server    *grpc.Server
 	calls     []grpc.DialOption // of every lane; fixed
@@ -66,9 +66,6 @@ func New(cfg Config) (*Mesh, error) {
 		return nil, &api.Error{Code: api.ConfigInvalid, Op: "make links", Field: "certificate", Value: name.String(),
 			Hint: "this node is region " + cfg.Self + ": give it a certificate of kind region with that name"}
 	}
-	if cfg.Boot == nil {
-		cfg.Boot = regions.SystemBootClock
-	}
 	m := &Mesh{cfg: cfg, dial: cfg.Dial, peers: map[string]*peerLink{}, closed: make(chan struct{}),
 		accepting: map[Plane]*councils{}}
 	for _, plane := range Planes() {
@@ -79,7 +76,6 @@ func New(cfg Config) (*Mesh, error) {
 	if m.dial == nil {
 		m.dial = (&net.Dialer{}).DialContext
 	}
-	m.gates = newGates(cfg.Boot, func(peer string) bool { return m.peers[peer] != nil }, m.gateChanged)
 	for name, addresses := range allPeers(cfg) {
 		if name == cfg.Self {
 			return nil, &api.Error{Code: api.ConfigInvalid, Op: "make links", Field: "peers", Value: name, Hint: "a region has no link with itself"}
@@ -90,6 +86,10 @@ func New(cfg Config) (*Mesh, error) {
 		m.peers[name] = newPeerLink(m, name, addresses)
 		m.peers[name].witness = cfg.Witnesses[name] != nil
 	}
+	if cfg.Gates == nil {
+		cfg.Gates = NewGates(cfg.Boot, func(peer string) bool { return m.peers[peer] != nil })
+	}
+	m.gates = cfg.Gates.attach(m.gateChanged)
 	if cfg.Listener != nil {
 		m.listener = newGatedListener(cfg.Listener, m.gates, cfg.Clock, maxAccepted)
 	}
@@ -133,7 +133,7 @@ func (m *Mesh) Start(ctx context.Context) {
 		<-ctx.Done()
 		m.closing.Store(true)
 		m.closeStreams()
-		m.gates.close() // before the server: a goodbye must not wait in a black hole
+		m.closeGates() // before the server: a goodbye must not wait in a black hole
 		m.server.Stop()
 	})
 }
@@ -149,7 +149,7 @@ func (m *Mesh) Close(ctx context.Context) error {
 		m.drain(ctx)
 		if m.cancel == nil { // never started
 			m.closeStreams()
-			m.gates.close()
+			m.closeGates()
 			if m.listener != nil {
 				m.listener.Close()
 			}
@@ -173,6 +173,13 @@ func (m *Mesh) Close(ctx context.Context) error {
 		return nil
 	case <-patience.C:
 		return errStillAppending(m.cfg.Self)
+	}
+}
+
+func (m *Mesh) closeGates() {
+	m.gates.detach()
+	if m.cfg.Gates == nil {
+		m.gates.Close()
 	}
 }
 
@@ -232,7 +239,7 @@ func (m *Mesh) Statuses() []regions.LinkStatus {
 }
 
 // Gates are the fault gates under the links.
-func (m *Mesh) Gates() *Gates { return m.gates }
+func (m *Mesh) Gates() *Gates { return m.gates.Gates }
 
 // HelloChanged tells every peer that Config.Hello now answers something else.
 func (m *Mesh) HelloChanged() {

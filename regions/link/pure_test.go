@@ -345,7 +345,7 @@ func TestServerNameTellsLaneAndRegion(t *testing.T) {
 func TestR14i_AGateOnlyTakesAway(t *testing.T) {
 	dirs := []regions.Direction{regions.In, regions.Out}
 	peers := []string{"us-east", "ap-south"}
-	passing := func(g *Gates) map[string]bool {
+	passing := func(g *ends) map[string]bool {
 		out := map[string]bool{}
 		for _, peer := range peers {
 			for _, plane := range Planes() {
