@@ -137,6 +137,8 @@ type Move struct {
 	Proof string  `json:"proof,omitempty"` // how the old home is known to have stopped
 	Cut   *uint64 `json:"cut,omitempty"`   // the last sequence that stands
 	Text  string  `json:"text,omitempty"`
+	// People who have approved the plan, as the authority has them: name (role).
+	Approved []string `json:"approved,omitempty"`
 }
 
 // The steps of a move.

@@ -75,7 +75,7 @@ func named(name string) *check { return &check{Check: Check{Name: name}} }
 // stored follows every acknowledged record to where it rests by the map.
 func (s *scene) stored() []Check {
 	kept, copied, resident := named(CheckKept), named(CheckCopied), named(CheckResident)
-	lost, missing := map[place]int{}, map[place]int{}
+	lost, missing, unread := map[place]int{}, map[place]int{}, map[place]int{}
 	records := 0
 	passages := s.passages()
 	for _, of := range s.records {
@@ -83,19 +83,20 @@ func (s *scene) stored() []Check {
 			a := s.standing(passages, r)
 			if a != nil {
 				records++
-				s.follow(r, a, lost, missing)
+				s.follow(r, a, lost, missing, unread)
 				if !s.plan.MayRest(a.told.Residency, a.told.Region) {
 					resident.judge(false, "%s acknowledged a record bound to %s", a.told.Region, a.told.Residency)
 				}
 			}
 		}
 	}
-	for _, n := range lost {
-		kept.Judged += max(n, 0)
-	}
 	kept.Judged, copied.Judged = records, records
 	for p, n := range lost {
-		kept.wrong = append(kept.wrong, fmt.Sprintf("%d acknowledged records of %s are not read at their home %s", n, p.of, p.region))
+		text := fmt.Sprintf("%d acknowledged records of %s are not read at their home %s", n, p.of, p.region)
+		if k := unread[p]; k > 0 {
+			text += fmt.Sprintf(", %d of them beyond what had been read there when the drill ended: nobody knows whether they are lost", k)
+		}
+		kept.wrong = append(kept.wrong, text)
 	}
 	for p, n := range missing {
 		copied.wrong = append(copied.wrong, fmt.Sprintf("%d records of %s are not read in %s", n, p.of, p.region))
@@ -120,13 +121,19 @@ func (s *scene) standing(passages []*passage, r *record) *ack {
 	return nil
 }
 
-func (s *scene) follow(r *record, a *ack, lost, missing map[place]int) {
+// follow counts a record that is not read where it rests: at home as lost, and as unread too
+// if no reader there had come that far in its log.
+func (s *scene) follow(r *record, a *ack, lost, missing, unread map[place]int) {
 	for _, region := range s.plan.Rests(a.told.Log, a.told.Residency) {
 		if _, ok := r.heardIn(region); ok || !s.readers[place{a.told.Topic, region}] {
 			continue
 		}
 		if region == a.told.Region {
-			lost[place{a.told.Log, region}]++
+			p := place{a.told.Log, region}
+			lost[p]++
+			if a.row.Sequence > s.readTo[p] {
+				unread[p]++
+			}
 		} else {
 			missing[place{a.told.Log, region}]++
 		}
@@ -237,13 +244,12 @@ func (s *scene) lagChecks(lags []Lag, behind []Behind) []Check {
 		if l.Judged == 0 {
 			continue
 		}
-		limit := s.plan.Bounds.Idle
-		if l.Busy {
-			limit = s.plan.Bounds.Busy
-		}
+		limit := s.limit(l.Busy)
 		worst = max(worst, l.Under)
 		floor.judge(l.Under <= s.plan.Bounds.Clock.Seconds(), "%s in %s was up to %.2f s below the oracle", l.Log, l.Target, l.Under)
+		truth.judge(l.Over <= limit.Seconds(), "%s in %s was up to %.2f s above the oracle", l.Log, l.Target, l.Over)
 		truth.judge(l.Off <= limit.Seconds(), "%s in %s may have been off by %.2f s, more than %s", l.Log, l.Target, l.Off, span(limit))
+		truth.judge(2*l.Late <= l.Judged, "%s in %s: %d of %d answers took longer than %s, so nobody can say", l.Log, l.Target, l.Late, l.Judged, span(limit))
 		if l.Slope != nil {
 			slope.judge(*l.Slope > 0.9 && *l.Slope < 1.1, "%s in %s: %.3f", l.Log, l.Target, *l.Slope)
 		}

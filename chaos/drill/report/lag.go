@@ -71,6 +71,10 @@ func (s *scene) lag(f flow, said []gauge) Lag {
 		}
 		l.Judged++
 		l.Under, l.Over = max(l.Under, low-value), max(l.Over, value-high)
+		if g.at-g.Asked > s.limit(truth.busy) {
+			l.Late++ // nobody knows when in that time it was true
+			continue
+		}
 		l.Blur = max(l.Blur, high-low)
 		off := max(value-low, high-value)
 		offs = append(offs, off)
@@ -81,6 +85,14 @@ func (s *scene) lag(f flow, said []gauge) Lag {
 	}
 	l.Slope = slope(line)
 	return l
+}
+
+// limit is how far a lag may be off by the plan.
+func (s *scene) limit(busy bool) time.Duration {
+	if busy {
+		return s.plan.Bounds.Busy
+	}
+	return s.plan.Bounds.Idle
 }
 
 // marksCut reports whether the plan cuts what marks of a log travel on.

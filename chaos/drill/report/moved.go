@@ -58,6 +58,9 @@ func (p *passage) step(m *history.Move, at time.Duration) {
 			*t = &at
 		}
 	}
+	if len(m.Approved) > 0 {
+		p.People = m.Approved
+	}
 	switch m.Step {
 	case history.MoveDecided:
 		first(&p.decided)

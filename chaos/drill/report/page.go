@@ -65,7 +65,7 @@ func (r *Report) facts() []fact {
 		case CheckKept:
 			f := fact{"0", fmt.Sprintf("of %s acknowledged records lost", comma(uint64(c.Judged))), !c.OK}
 			if !c.OK {
-				f.Value = "lost"
+				f.Value, f.Text = "not all", fmt.Sprintf("of %s acknowledged records were read at their homes", comma(uint64(c.Judged)))
 			}
 			if c.Judged > 0 {
 				out = append(out, f)

@@ -138,6 +138,7 @@ type Lag struct {
 	Samples int      `json:"samples"` // while the cut held
 	Unknown int      `json:"unknown"` // of them, without a figure
 	Judged  int      `json:"judged"`
+	Late    int      `json:"late"`          // of them, answered so slowly that it shows only that they were not too low or too high
 	Under   float64  `json:"under_s"`       // the most that the figure was below the oracle
 	Over    float64  `json:"over_s"`        // the most that it was above
 	Off     float64  `json:"off_s"`         // the most that it can have been off, given what the oracle does not know
@@ -191,12 +192,13 @@ type Move struct {
 	From    string         `json:"from"`
 	To      string         `json:"to"`
 	Text    string         `json:"text,omitempty"`
-	Detect  *time.Duration `json:"detect_ns"` // from the cut until somebody saw it
-	Decide  *time.Duration `json:"decide_ns"` // from the word until the authority had decided
-	Fence   *time.Duration `json:"fence_ns"`  // until the old home was known to have stopped
-	Open    *time.Duration `json:"open_ns"`   // until the new home was open
-	First   *time.Duration `json:"first_ns"`  // until a producer had an ack of the new epoch
-	RTO     *time.Duration `json:"rto_ns"`    // last ack of the old epoch to first ack of the new
+	People  []string       `json:"approved,omitempty"` // who have approved its plan
+	Detect  *time.Duration `json:"detect_ns"`          // from the cut until somebody saw it
+	Decide  *time.Duration `json:"decide_ns"`          // from the word until the authority had decided
+	Fence   *time.Duration `json:"fence_ns"`           // until the old home was known to have stopped
+	Open    *time.Duration `json:"open_ns"`            // until the new home was open
+	First   *time.Duration `json:"first_ns"`           // until a producer had an ack of the new epoch
+	RTO     *time.Duration `json:"rto_ns"`             // last ack of the old epoch to first ack of the new
 	Limit   time.Duration  `json:"rto_declared_ns"`
 	Bound   time.Duration  `json:"rpo_declared_ns"`
 	Known   bool           `json:"loss_known"` // where the old epoch ended is known

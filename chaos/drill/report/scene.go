@@ -15,6 +15,7 @@ type scene struct {
 	end     time.Duration
 	records map[string]map[uint64]*record // by producer and number
 	readers map[place]bool                // somebody reads a topic in a region
+	readTo  map[place]uint64              // the last sequence of a log that a reader in a region had
 }
 
 // record is one record of the drill, and all that its producer was told of it.
@@ -43,7 +44,7 @@ type heardAt struct {
 type place struct{ of, region string }
 
 func newScene(h *history.History) *scene {
-	s := &scene{history: h, plan: h.Plan(), records: map[string]map[uint64]*record{}, readers: map[place]bool{}}
+	s := &scene{history: h, plan: h.Plan(), records: map[string]map[uint64]*record{}, readers: map[place]bool{}, readTo: map[place]uint64{}}
 	if s.plan == nil {
 		s.plan = &history.Plan{}
 	}
@@ -89,6 +90,8 @@ func (s *scene) told(t *history.Told) {
 func (s *scene) hears(e *history.Event) {
 	s.readers[place{e.Heard.Topic, e.Region}] = true
 	for _, run := range e.Heard.Runs {
+		p := place{run.Log, e.Region}
+		s.readTo[p] = max(s.readTo[p], run.Last)
 		of := s.records[run.Producer]
 		for n := run.From; n <= run.To && n-run.From < maxRun; n++ {
 			if r := of[n]; r != nil {
