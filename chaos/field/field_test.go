@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 
 const (
 	quick = regions.Pace(0.25) // the fastest that nodes support
-	soon  = time.Minute        // generous: other tests share the machine
+	soon  = 3 * time.Minute    // generous: other tests share the machine, and a policy is compiled by each node
 )
 
 // open starts a field whose links are up.

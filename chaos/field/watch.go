@@ -52,29 +52,31 @@ func (n *Node) get(ctx context.Context, path string) (code int, page []byte, err
 	return response.StatusCode, page, err
 }
 
-// Linked waits until every region has a policy and sees its links to all others up.
-func (f *Field) Linked(ctx context.Context, within time.Duration) error {
-	return f.poll(ctx, within, func(ctx context.Context, region string) error { return f.linked(ctx, region) })
+// Linked waits until every region has a policy and sees its links to all others up. It gives
+// up once nothing has moved for quiet, see lab.PollMoving.
+func (f *Field) Linked(ctx context.Context, quiet time.Duration) error {
+	return f.poll(ctx, quiet, func(ctx context.Context, region string) error { return f.linked(ctx, region) })
 }
 
 // LinkedIn waits until a region has a policy and sees its links to all others up.
-// Nodes may be down meanwhile. It is safe for concurrent use.
-func (f *Field) LinkedIn(ctx context.Context, region string, within time.Duration) error {
-	return lab.Poll(ctx, within, func() error { return f.linked(ctx, region) })
+// Nodes may be down meanwhile. It gives up as Linked does. It is safe for concurrent use.
+func (f *Field) LinkedIn(ctx context.Context, region string, quiet time.Duration) error {
+	return lab.PollMoving(ctx, quiet, func() error { return f.linked(ctx, region) })
 }
 
 // CaughtUp waits until every copy is complete up to an instant, by the regions' own
 // exported safe times, and no home knows of a record that waits: a home whose clock was
-// ahead stamps its records ahead of it, and a safe time of its own clock says little then.
-func (f *Field) CaughtUp(ctx context.Context, instant time.Time, within time.Duration) error {
-	return f.poll(ctx, within, func(ctx context.Context, region string) error { return f.caughtUp(ctx, region, instant) })
+// ahead stamps its records ahead of it, and a safe time of its own clock says little then. It
+// gives up as Linked does.
+func (f *Field) CaughtUp(ctx context.Context, instant time.Time, quiet time.Duration) error {
+	return f.poll(ctx, quiet, func(ctx context.Context, region string) error { return f.caughtUp(ctx, region, instant) })
 }
 
 // poll asks about every region until all answers are nil. It ends at once when a
 // node is not running.
-func (f *Field) poll(ctx context.Context, within time.Duration, ask func(ctx context.Context, region string) error) error {
+func (f *Field) poll(ctx context.Context, quiet time.Duration, ask func(ctx context.Context, region string) error) error {
 	var dead error
-	err := lab.Poll(ctx, within, func() error {
+	err := lab.PollMoving(ctx, quiet, func() error {
 		for _, n := range f.nodes {
 			if dead = n.crashed(); dead != nil {
 				return nil
@@ -121,7 +123,7 @@ func (f *Field) linked(ctx context.Context, region string) error {
 			}
 		}
 		if !active {
-			return fmt.Errorf("%s has no policy; its log ends:\n%s", n.Name, n.LogEnd())
+			return fmt.Errorf("%s has no policy; its log says why", n.Name)
 		}
 		for _, peer := range f.Federation.Peers(region) {
 			if !up[peer] {

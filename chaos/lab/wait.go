@@ -24,6 +24,8 @@ const (
 const (
 	pollEvery = 50 * time.Millisecond
 	linkedIn  = time.Minute
+	// mostQuiets bounds what moves and does not come to its end.
+	mostQuiets = 5
 )
 
 // Linked waits until every running region has a policy and sees all its links to
@@ -138,6 +140,32 @@ func Poll(ctx context.Context, within time.Duration, ask func() error) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+// PollMoving is Poll for what takes as long as the machine takes: it gives up once there was
+// no answer for quiet that had not been given before, and after mostQuiets times that in any
+// case.
+func PollMoving(ctx context.Context, quiet time.Duration, ask func() error) error {
+	var still error
+	seen, last := map[string]bool{}, time.Now()
+	err := Poll(ctx, mostQuiets*quiet, func() error {
+		err := ask()
+		if err == nil {
+			return nil
+		}
+		if text := err.Error(); !seen[text] {
+			seen[text], last = true, time.Now()
+		}
+		if time.Since(last) > quiet {
+			still = fmt.Errorf("nothing moved for %s: %w", quiet, err)
+			return nil
+		}
+		return err
+	})
+	if still != nil {
+		return still
+	}
+	return err
 }
 
 // Pass lets d go by. It ends early, with the cause, when ctx ends.

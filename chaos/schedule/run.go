@@ -20,7 +20,8 @@ type Options struct {
 	Parent string   // where the field's directory is made; "": the system's temporary one
 	Quorum []string // regions of three nodes
 	Rate   int      // records a second over all regions; 0: 90
-	// Patience bounds how long links and mirrors may take to be well again; 0: two minutes.
+	// Patience is how long nothing may move while links and mirrors become well again; 0: two
+	// minutes.
 	Patience time.Duration
 	// Gauges also compares what each process holds before and after.
 	Gauges bool

@@ -34,9 +34,9 @@ func three(seed uint64) []string {
 }
 
 // seeds gives one seed after the other: the one that DOMICILE_CHAOS_SEED names, or as
-// many new ones as DOMICILE_CHAOS_SCHEDULES says, or from 1 on as many as there is time for
-// in DOMICILE_CHAOS_SHARE, or the first: what a change has to pass are the same plans each
-// time.
+// many as DOMICILE_CHAOS_SCHEDULES says, new ones or from DOMICILE_CHAOS_FIRST on, or from 1
+// on as many as there is time for in DOMICILE_CHAOS_SHARE, or the first: what a change has to
+// pass are the same plans each time.
 func seeds(t *testing.T) func(yield func(uint64) bool) {
 	number := func(name string) (uint64, bool) {
 		text := os.Getenv(name)
@@ -54,7 +54,11 @@ func seeds(t *testing.T) func(yield func(uint64) bool) {
 	if err != nil && os.Getenv("DOMICILE_CHAOS_SHARE") != "" {
 		t.Fatalf("DOMICILE_CHAOS_SHARE: %v", err)
 	}
-	fresh := counted
+	first, named := number("DOMICILE_CHAOS_FIRST")
+	if !named {
+		first = 1
+	}
+	fresh := counted && !named
 	if !counted && share == 0 {
 		most, counted = 1, true
 	}
@@ -63,7 +67,7 @@ func seeds(t *testing.T) func(yield func(uint64) bool) {
 		var longest time.Duration
 		for n := uint64(0); (!counted || n < most) && (share == 0 || time.Since(start)+longest < share); n++ {
 			begin := time.Now()
-			seed := n + 1
+			seed := first + n
 			if fresh {
 				seed = uint64(rand.Uint32())
 			}
