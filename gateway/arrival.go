@@ -46,6 +46,9 @@ func (a *arrival) judge(pass *policy.Pass) (Route, string, error) {
 		return Route{}, "", a.refuse(api.PolicySkew, "policy", "it was let through under "+a.Revision+", and an older policy than "+pass.Revision()+" is not taken here; it passes once both have the same")
 	}
 	adm, err := pass.Admit(&a.Record, a.Principal, a.peer)
+	if err != nil && pass.Serial() > 0 && pass.Behind(a.Serial, a.Revision) {
+		return Route{}, "", a.refuse(api.PolicySkew, "policy", "it was let through under "+a.Revision+", and "+pass.Revision()+", which is older, denies it here; it is judged anew once this region has the newer one")
+	}
 	if err != nil {
 		return Route{}, "", err
 	}

@@ -71,6 +71,9 @@ func advice(v *View, m *pb.StatusResponse) []string {
 		if p.Known && p.Region != v.Region && v.Policy.Active && p.Serial < v.Policy.Serial {
 			out = append(out, "bring the policy of "+p.Region+" up to date, there: domicile policy reload")
 		}
+		if p.Known && v.Policy.Active && p.Serial > v.Policy.Serial {
+			out = append(out, "bring the policy of "+v.Region+" up to date with "+p.Region+"'s: domicile policy reload")
+		}
 	}
 	for _, c := range m.Certificates {
 		if c.DaysLeft < warnDays {

@@ -111,6 +111,7 @@ func TestStatusSaysWhatIsWrongAndWhatMayBeDone(t *testing.T) {
 		"peer without":  {func(v *admin.View) { v.Links[0].Hello.PolicyRevision = "" }, "ok", "ap-south has no policy", ""},
 		"certificate":   {func(v *admin.View) { v.Certificates[0].Ends = now.Add(48 * time.Hour) }, "ok", "ok", "domicile certs request"},
 		"old policy":    {func(v *admin.View) { v.Links[0].Hello.PolicySerial = 6 }, "ok", "ok", "bring the policy of ap-south up to date"},
+		"older policy":  {func(v *admin.View) { v.Links[0].Hello.PolicySerial = 1000 }, "ok", "ok", "bring the policy of us-east up to date with ap-south's"},
 		"manifest": {func(v *admin.View) {
 			h := v.Links[0].Hello
 			h.ManifestDigest, h.TopicDigests["orders"] = "other", "other"
