@@ -134,12 +134,13 @@ func (r *region) judge(n *field.Node) {
 }
 
 // A region of three whose holder is stopped as a machine hangs (SIGSTOP), over the loss of
-// its seat, with calls of producers and an operator waiting in its sockets, and then one
-// whose disk is full.
+// its seat, with calls of producers and an operator waiting in its sockets, then one whose
+// disk is full, and one whose disk fails.
 func TestRA1_ARegionOfThreeHungAndFull(t *testing.T) {
 	r := openThree(t)
 	t.Run("a woken holder acks and changes nothing", func(t *testing.T) { r.sleeper(t) })
 	t.Run("readyz of a node with a full disk, B39", func(t *testing.T) { r.full(t) })
+	t.Run("a node whose disk fails waits for a person, RA1", func(t *testing.T) { r.broken(t) })
 }
 
 func (r *region) sleeper(t *testing.T) {

@@ -20,7 +20,8 @@ func heals(v *View, m *pb.StatusResponse) []string {
 			out = append(out, "the link to "+l.Peer+" is dialled again at least every 5 s")
 		}
 	}
-	if len(lackingNodes(&v.Seat)) > 0 && !v.Seat.belowQuorum() {
+	filled := func(n Sibling) bool { return n.Lacks != "" && !n.Failed }
+	if slices.ContainsFunc(v.Seat.Nodes, filled) && !v.Seat.belowQuorum() {
 		out = append(out, "a node that may lack records is filled from the others once it is connected to them")
 	}
 	for _, x := range m.Troubles {
@@ -50,6 +51,9 @@ func advice(v *View, m *pb.StatusResponse) []string {
 	for _, n := range v.Seat.Nodes {
 		if !n.Up {
 			out = append(out, "bring node "+n.Name+" of this region back: look at its machine and its log, then, there: domicile serve -c node.yaml")
+		}
+		if n.Failed && !n.Self {
+			out = append(out, "look at the disk of node "+n.Name+": replace it, unless the cause is known and gone; then, there: domicile serve -c node.yaml, with --rejoin if what was on it is lost or damaged")
 		}
 		if n.Lacks != "" {
 			out = append(out, "stop no other node of this region until node "+n.Name+" holds what it should")

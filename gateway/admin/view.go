@@ -76,6 +76,7 @@ type Sibling struct {
 	Self, Up bool
 	Heard    time.Time // zero: not in this run
 	Lacks    string    // of the region's logs, while it is up; "": nothing
+	Failed   bool      // while it is up: its store takes nothing until it is started again, and Lacks says why
 }
 
 // Sources is where the figures come from. Each is called from any goroutine and

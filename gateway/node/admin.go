@@ -84,7 +84,7 @@ func (n *Node) seatState() admin.Seat {
 	for _, m := range h.Members {
 		sibling := admin.Sibling{Name: m.Node, Self: m.Self, Up: m.Up, Heard: m.Heard}
 		if m.Up {
-			sibling.Lacks = m.Lacks
+			sibling.Lacks, sibling.Failed = m.Lacks, m.Failed
 		}
 		s.Nodes = append(s.Nodes, sibling)
 	}

@@ -13,6 +13,12 @@ func (f *Fabric) ails() bool {
 	return f.failure.Load() != nil || f.unfit.Load() || f.isFull()
 }
 
+// failed: this node's store takes nothing more until it is started again.
+func (f *Fabric) failed() bool {
+	x := f.failure.Load()
+	return x != nil && !x.passes
+}
+
 // isFull: appends are refused for want of room on the data volume.
 func (f *Fabric) isFull() bool {
 	v := f.volume()

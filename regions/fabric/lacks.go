@@ -84,7 +84,14 @@ func (f *Fabric) weigh() (h holding) {
 			lost++
 		}
 	}
+	if h.Short > 0 {
+		if why := b.deviceFault(); why != "" {
+			f.failStore(why)
+		}
+	}
 	switch of := max(told, h.Streams); {
+	case f.failed():
+		h.Lacks = f.failure.Load().reason
 	case h.Short > 0:
 		h.Lacks = fmt.Sprintf("%d of its %d replicas are not filled yet", h.Short, of)
 	case !srv.JetStreamIsCurrent():

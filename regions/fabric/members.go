@@ -34,6 +34,8 @@ type Member struct {
 	Heard time.Time // when it last answered; zero: not in this run
 	Up    bool      // heard of late; always so of this node itself
 	Lacks string    // what it lacks of the region's logs, as it said itself when heard; "": nothing
+	// Failed: its store takes nothing more until a person starts it again; Lacks says why.
+	Failed bool
 }
 
 // ping asks a node for a sign of life and, under a term, for its promise.
@@ -52,8 +54,9 @@ type pong struct {
 	Store string  `json:"store,omitempty"` // of who answers; "" from earlier versions
 	Given bool    `json:"given"`           // the promise was given
 	Word  promise `json:"word"`
-	Holds uint64  `json:"holds"` // term of the seat it holds; 0: it does not
-	Ails  bool    `json:"ails"`  // the seat is better held elsewhere, see Fabric.ails
+	Holds uint64  `json:"holds"`           // term of the seat it holds; 0: it does not
+	Ails  bool    `json:"ails"`            // the seat is better held elsewhere, see Fabric.ails
+	Fails bool    `json:"fails,omitempty"` // see Member.Failed
 	Has   holding `json:"has"`
 	// Stranger: another store is known here by the sender's name. Nothing was promised.
 	Stranger bool `json:"stranger,omitempty"`
@@ -76,6 +79,7 @@ type peer struct {
 	asked time.Time // steady, when the ping was sent whose answer is the latest
 	holds uint64    // term of the seat it said to hold when heard
 	ails  bool      // as it said when heard
+	fails bool      // as it said when heard
 	has   holding   // as it said when heard
 	left  bool      // it said that it stops
 	shuns bool      // it last answered that it knows this node by another store
@@ -114,7 +118,7 @@ func (m *members) serve(c *nats.Conn) error {
 }
 
 func (m *members) answer(p ping) pong {
-	a := pong{Store: m.f.identity().Store, Word: m.promises.get(), Ails: m.f.ails(), Has: m.f.holds()}
+	a := pong{Store: m.f.identity().Store, Word: m.promises.get(), Ails: m.f.ails(), Fails: m.f.failed(), Has: m.f.holds()}
 	if p.Store != "" && m.f.stranger(p.From, p.Store) {
 		a.Stranger = true
 		return a
@@ -229,7 +233,7 @@ func (m *members) ask(ctx context.Context, node string, p ping) (pong, error) {
 	}
 	peer.heard = time.Now()
 	if !sent.Before(peer.asked) {
-		peer.asked, peer.holds, peer.ails, peer.has, peer.left = sent, a.Holds, a.Ails, a.Has, false
+		peer.asked, peer.holds, peer.ails, peer.fails, peer.has, peer.left = sent, a.Holds, a.Ails, a.Fails, a.Has, false
 	}
 	if a.Given && (p.Term > peer.term || p.Term == peer.term && p.Floor > peer.floor) {
 		peer.term, peer.floor = p.Term, p.Floor
@@ -330,9 +334,9 @@ func (m *members) isUp(p *peer) bool {
 func (m *members) list() []Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := []Member{{Node: m.self, Self: true, Heard: m.f.cfg.Clock.Now(), Up: true, Lacks: m.f.holds().Lacks}}
+	out := []Member{{Node: m.self, Self: true, Heard: m.f.cfg.Clock.Now(), Up: true, Lacks: m.f.holds().Lacks, Failed: m.f.failed()}}
 	for name, p := range m.peers {
-		x := Member{Node: name, Up: m.isUp(p), Lacks: p.has.Lacks}
+		x := Member{Node: name, Up: m.isUp(p), Lacks: p.has.Lacks, Failed: p.fails}
 		if !p.heard.IsZero() {
 			x.Heard = m.f.cfg.Clock.Now().Add(-time.Since(p.heard))
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,12 +41,17 @@ func passes(why string) bool {
 	if why == storeShut {
 		return true
 	}
-	for _, e := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EROFS} {
-		if strings.Contains(why, e.Error()) {
-			return true
-		}
-	}
-	return false
+	return names(why, unix.ENOSPC, unix.EDQUOT, unix.EROFS)
+}
+
+// ofDevice reports whether the broker's words on a failed write name a device that failed. Of
+// a store that was closed under it, as on a full disk, it may say other things.
+func ofDevice(why string) bool {
+	return names(why, unix.EIO, unix.ENXIO, unix.ENODEV, unix.EUCLEAN)
+}
+
+func names(why string, errs ...unix.Errno) bool {
+	return slices.ContainsFunc(errs, func(e unix.Errno) bool { return strings.Contains(why, e.Error()) })
 }
 
 // comeBack waits until the disk takes writes again, gives the seat up, and starts the broker

@@ -165,6 +165,18 @@ func (b *broker) unhealthy(stream string) string {
 	return storeFault(b.srv.Healthz(&server.HealthzOptions{Account: api.DefaultTenant, Stream: stream}))
 }
 
+// deviceFault is the broker's own word on a device that failed when a replica was written, in
+// a quorum region; "": there is none. The broker stops such a replica and says nothing of it by
+// itself.
+func (b *broker) deviceFault() string {
+	for _, e := range b.srv.Healthz(&server.HealthzOptions{Account: api.DefaultTenant, Details: true}).Errors {
+		if _, why, ok := strings.Cut(e.Error, "write error: "); ok && ofDevice(why) {
+			return why
+		}
+	}
+	return ""
+}
+
 // storeFault is what the broker's word on its health says of its store; "": nothing bad. It
 // gives itself a millisecond to find that it is up, and does not get to its store when the
 // machine is too busy for that: it was up when it was connected to, and its store was not
