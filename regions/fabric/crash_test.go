@@ -172,7 +172,7 @@ func (c *child) refusedWith() string {
 
 func (c *child) waitAcks(t *testing.T, n int) {
 	t.Helper()
-	waitFor(t, 20*time.Second, func() bool {
+	waitFor(t, 60*time.Second, func() bool {
 		select {
 		case <-c.done:
 			t.Fatalf("child ended early: %s", c.err)

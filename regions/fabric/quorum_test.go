@@ -17,7 +17,7 @@ import (
 // eventually polls until ok holds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	within(t, 30*time.Second, what, ok)
+	within(t, 90*time.Second, what, ok)
 }
 
 // within is eventually with another bound.

@@ -528,5 +528,5 @@ func TestR14g_StoppedWriterHoldsNothing(t *testing.T) {
 	for _, s := range appendMany(t, l, 1, 5000) {
 		wantCode(t, s.Err, api.NotReady)
 	}
-	waitFor(t, 5*time.Second, func() bool { return f.Health().Usage.Held == 0 })
+	waitFor(t, 60*time.Second, func() bool { return f.Health().Usage.Held == 0 })
 }

@@ -159,7 +159,7 @@ func TestRT7_BytesAreTheBrokers(t *testing.T) {
 	allStored(t, appendMany(t, l, 0, 2000))
 	same()
 	allStored(t, appendMany(t, l, 2000, 2600))
-	waitFor(t, 10*time.Second, func() bool { return l.Head().First > 1 })
+	waitFor(t, 60*time.Second, func() bool { return l.Head().First > 1 })
 	if _, err := f.Sweep(context.Background(), log.ID); err != nil {
 		t.Fatal(err)
 	}

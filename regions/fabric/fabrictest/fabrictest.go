@@ -25,14 +25,14 @@ func Open(t testing.TB, change ...func(*fabric.Config)) *fabric.Fabric {
 	for _, c := range change {
 		c(&cfg)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	f, err := fabric.Open(ctx, cfg)
 	if err != nil {
 		t.Fatalf("open fabric: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		defer cancel()
 		_ = f.Close(ctx)
 	})
@@ -75,7 +75,7 @@ func Append(t testing.TB, l regions.HomeLog, r api.Record) regions.Stored {
 	select {
 	case s := <-done:
 		return s
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("append was never answered")
 		return regions.Stored{}
 	}
@@ -84,7 +84,7 @@ func Append(t testing.TB, l regions.HomeLog, r api.Record) regions.Stored {
 // ReadAll reads a log from the item after sequence after to its durable head.
 func ReadAll(t testing.TB, l regions.Log, after uint64) []regions.Item {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	r, err := l.Reader(ctx, after)
 	if err != nil {

@@ -80,7 +80,7 @@ func (r *Trio) Start(names ...string) {
 		names = nodes[:]
 	}
 	for _, node := range names {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		f, err := fabric.Open(ctx, r.Configs[node])
 		cancel()
 		if err != nil {
@@ -108,7 +108,7 @@ func (r *Trio) Close(node string) error {
 	if f == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	return f.Close(ctx)
 }
