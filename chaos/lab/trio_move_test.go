@@ -57,10 +57,19 @@ func (s *stand) due() error {
 // reseated moves the log while the seat of a region of three changes its node at an act.
 func (m *moved) reseated(s *stand, region, act, target string) {
 	m.Helper()
+	if err := m.Linked(m.Context()); err != nil {
+		m.Fatal(err)
+	}
 	began := time.Now()
 	s.at(act)
 	m.move("eu-central", target+" at "+act, target)
-	m.until("the region comes to "+act, s.due)
+	m.until("the region comes to "+act, func() error {
+		if err := s.due(); err != nil {
+			l := m.at("eu-central")
+			return fmt.Errorf("%w: home %s, %s, %+v", err, l.Home, l.Status, l.Op)
+		}
+		return nil
+	})
 	var holder *lab.Gateway
 	m.until("somebody holds the seat", func() error {
 		if holder = m.Region(region).Holder(); holder == nil {

@@ -144,6 +144,14 @@ func (s *Stock) of(id api.LogID) *holding {
 	return h
 }
 
+// Retain forgets the logs that keep does not name, but for those that are being read now.
+// One that is asked for again is read anew.
+func (s *Stock) Retain(keep func(api.LogID) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.logs, func(id api.LogID, h *holding) bool { return !keep(id) && len(h.turn) == 0 })
+}
+
 func (h *holding) enter(ctx context.Context) error {
 	select {
 	case h.turn <- struct{}{}:

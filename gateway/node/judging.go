@@ -73,6 +73,7 @@ func (m *moving) warm(ctx context.Context) {
 		case <-tick.C:
 		}
 		placed, _ := m.placer.Placements()
+		m.stock.Retain(func(id api.LogID) bool { _, known := placed[id]; return known })
 		for id, l := range placed {
 			if log, ok := m.Log(id); ok && (l.Home == m.cfg.Region || slices.Contains(l.Terms.Targets, m.cfg.Region)) {
 				// What could not be read is read when it is asked for, and then it is told.
