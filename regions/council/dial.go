@@ -21,7 +21,7 @@ func (v *Voter) dialVoter(ctx context.Context, to address) (net.Conn, error) {
 		theirs = h
 	})
 	if theirs.Authority == v.mark.Authority {
-		v.noteDismissal(err)
+		v.noteDismissal(region, theirs, err)
 	}
 	if err != nil {
 		return nil, err
@@ -44,15 +44,33 @@ const fieldBorn = "voter"
 // noteDismissal keeps whether another voter says that this one has no vote. If its region's
 // vote was given to a voter on another node, this one takes no connections any more: whoever
 // calls the region must reach the other.
-func (v *Voter) noteDismissal(err error) {
+func (v *Voter) noteDismissal(region string, theirs hello, err error) {
 	var e *api.Error
+	denied := api.CodeOf(err) == api.PermissionDenied
 	v.mu.Lock()
-	v.dismissed = api.CodeOf(err) == api.PermissionDenied
-	replaced := !v.replaced && v.dismissed && errors.As(err, &e) && e.Field == fieldBorn
+	switch {
+	case denied:
+		v.dismissals[region] = theirs.After
+	case err == nil:
+		delete(v.dismissals, region)
+	}
+	replaced := !v.replaced && denied && errors.As(err, &e) && e.Field == fieldBorn
 	v.replaced = v.replaced || replaced
 	v.mu.Unlock()
 	if replaced {
 		v.cfg.Log.Error("this region's vote was given to a voter on another node; this one says nothing more", "dir", v.cfg.Dir)
 		_ = v.cfg.Lines.Close() // it only stops
 	}
+}
+
+// dismissed reports whether the vote of this voter is gone, by the word of one that had taken
+// in more than this one has by now, which is at version mine. One that had taken in no more
+// may not have heard yet that this voter was given its vote. v.mu is held.
+func (v *Voter) dismissed(mine uint64) bool {
+	for _, theirs := range v.dismissals {
+		if theirs > mine {
+			return true
+		}
+	}
+	return v.replaced
 }

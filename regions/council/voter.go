@@ -65,14 +65,14 @@ type Voter struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu        sync.Mutex
-	closed    bool
-	silent    bool // it stands still
-	conns     map[closer]bool
-	rivals    map[string]Rival
-	met       map[string]hello // what was taken in of each region of an earlier founding
-	dismissed bool             // another voter of this founding says that the region has no vote
-	replaced  bool             // its region's vote is another voter's
+	mu         sync.Mutex
+	closed     bool
+	silent     bool // it stands still
+	conns      map[closer]bool
+	rivals     map[string]Rival
+	met        map[string]hello  // what was taken in of each region of an earlier founding
+	dismissals map[string]uint64 // voters of this founding that say that the region has no vote, and the version that they had then
+	replaced   bool              // its region's vote is another voter's
 
 	changing sync.Mutex // one change of voters at a time
 	noting   sync.Mutex // one note of what a voter reads at a time
@@ -96,7 +96,7 @@ func Open(cfg Config) (*Voter, error) {
 	if cfg.reads == 0 {
 		cfg.reads = placement.CommandVersion
 	}
-	v := &Voter{cfg: cfg, mark: m, conns: map[closer]bool{}, rivals: map[string]Rival{}, met: map[string]hello{}}
+	v := &Voter{cfg: cfg, mark: m, conns: map[closer]bool{}, rivals: map[string]Rival{}, met: map[string]hello{}, dismissals: map[string]uint64{}}
 	v.ctx, v.cancel = context.WithCancel(context.Background())
 	if err := v.open(); err != nil {
 		v.cancel()
@@ -346,18 +346,18 @@ func (v *Voter) Joining() bool { return len(v.mark.Founding) == 0 && len(v.voter
 // Aside reports whether this voter has no say: its founding was overtaken by a later one,
 // its vote was taken away, or not given yet. follow names the regions that know more.
 func (v *Voter) Aside() (follow []string, aside bool) {
-	mine, voters := v.greeting().Generation, v.voters()
+	greeting, voters := v.greeting(), v.voters()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for region, r := range v.rivals {
-		if r.Generation > mine {
+		if r.Generation > greeting.Generation {
 			follow = append(follow, region)
 		}
 	}
 	others := slices.DeleteFunc(voters, func(r string) bool { return r == v.mark.Region })
 	switch {
 	case len(follow) > 0:
-	case v.dismissed:
+	case v.dismissed(greeting.After):
 		follow = others
 	case len(voters) == 0:
 		follow = slices.Clone(v.mark.Join)

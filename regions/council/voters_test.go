@@ -148,6 +148,48 @@ func TestR14e_ARegionHasOneVoter(t *testing.T) {
 	w.must(left, declared("M", "eu-west", movable(placement.Accept)))
 }
 
+// TestR14e_WhoKnowsLaterSaysWhetherAVoterVotes: a voter whose vote was taken away meets one
+// that heard of it and one that did not, again and again. It stays aside, whoever it met last.
+func TestR14e_WhoKnowsLaterSaysWhetherAVoterVotes(t *testing.T) {
+	t.Parallel()
+	w := founding(t, "ap-south", "eu-west", "sa-north", "us-east")
+	w.must("eu-west", declared("L", "eu-west", movable(placement.Accept)))
+	leader := w.leader()
+	gone := w.other(leader)
+	var rest []string
+	for _, name := range w.names {
+		if name != leader && name != gone {
+			rest = append(rest, name)
+		}
+	}
+	late, heard := rest[0], rest[1]
+	w.stop(gone)
+	w.sever(late, leader, heard)
+	w.until("the vote is taken away", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), patient)
+		defer cancel()
+		return w.seats[heard].ChangeVoters(ctx, council.VoterChange{Region: gone, Remove: true, Actor: "anna", Reason: "a test"}) == nil
+	})
+	w.start(gone)
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
+	defer cancel()
+	w.until("one that heard of it says so", func() bool { return api.CodeOf(w.seats[gone].Call(ctx, leader)) == api.PermissionDenied })
+	for range 3 {
+		if err := w.seats[gone].Call(ctx, late); err != nil {
+			t.Fatalf("one that did not hear of it refuses: %v", err)
+		}
+		if _, aside := w.seats[gone].Aside(); !aside {
+			t.Fatal("it has its vote back, by the word of one that did not hear that it is gone")
+		}
+		if err := w.seats[gone].Call(ctx, heard); api.CodeOf(err) != api.PermissionDenied {
+			t.Fatal(err)
+		}
+	}
+	if by, aside := w.seats[late].Aside(); aside {
+		t.Errorf("the one that is late goes by %v", by)
+	}
+}
+
 // TestR14e_DifferingListsOfVotersAreNoOneFounding: two regions' files have three regions
 // vote, the third's five. Two of three decide, and the third is no voter of theirs, whatever
 // name it was given.
