@@ -17,25 +17,26 @@ import (
 // hold is what the drill holds at the nodes, and who renews it.
 type hold struct {
 	run    *run
-	nodes  []string // regions that take part
+	nodes  []*Node // all of the regions that take part
 	stop   context.CancelCauseFunc
 	broken context.Context // ends, with the cause, when the drill can't go on
 	end    context.CancelFunc
 	work   sync.WaitGroup
 
 	mu     sync.Mutex
-	lapsed map[string]string // region → how it lost the drill by itself
+	lapsed map[string]string // node → how it lost the drill by itself
 }
 
 // arm asks every node of both sides, all or none, and begins to renew.
 func (r *run) arm(ctx context.Context) (*hold, error) {
-	h := &hold{run: r, nodes: append([]string{r.Plan.Isolate}, r.Plan.Peers...), lapsed: map[string]string{}}
-	err := r.phase(ctx, history.Arm, armWithin, func(ctx context.Context) error {
-		return each(ctx, r.Nodes, h.nodes, func(ctx context.Context, n *Node) error {
-			return r.gate(n, history.ActArm, func() error {
-				_, err := n.Admin.ArmDrill(ctx, r.request(false))
-				return err
-			})
+	nodes, err := members(r.Nodes, &r.Plan)
+	if err != nil {
+		return nil, err
+	}
+	h := &hold{run: r, nodes: nodes, lapsed: map[string]string{}}
+	err = r.phase(ctx, history.Arm, armWithin, func(ctx context.Context) error {
+		return all(ctx, h.nodes, func(ctx context.Context, n *Node) error {
+			return r.gate(n, history.ActArm, func() error { return r.armOne(ctx, n, false) })
 		})
 	})
 	if err != nil {
@@ -45,8 +46,8 @@ func (r *run) arm(ctx context.Context) (*hold, error) {
 	h.broken, h.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	renewing, end := context.WithCancel(context.WithoutCancel(ctx))
 	h.end = end
-	for _, name := range h.nodes {
-		h.work.Go(func() { h.renew(renewing, r.Nodes[name]) })
+	for _, n := range h.nodes {
+		h.work.Go(func() { h.renew(renewing, n) })
 	}
 	h.work.Go(func() { h.watch(renewing) })
 	return h, nil
@@ -56,7 +57,7 @@ func (r *run) arm(ctx context.Context) (*hold, error) {
 func (r *run) gate(n *Node, act string, ask func() error) error {
 	asked := r.history.Now()
 	err := ask()
-	r.note(history.Event{Region: n.Region, Gate: &history.Gate{Act: act, OK: err == nil, Asked: asked, Lease: r.Plan.Lease, Text: text(err)}})
+	r.note(history.Event{Region: n.Region, Gate: &history.Gate{Node: n.Name, Act: act, OK: err == nil, Asked: asked, Lease: r.Plan.Lease, Text: text(err)}})
 	return err
 }
 
@@ -66,17 +67,27 @@ func (r *run) request(dryRun bool) *pb.ArmDrillRequest {
 	return &pb.ArmDrillRequest{Id: r.ID, Reason: p.Reason, Approvals: r.Approvals, DryRun: dryRun, Spec: p.Spec()}
 }
 
+// armOne asks one node to hold the drill. A node that does not know the plan's gate is of an
+// older version, and would use another.
+func (r *run) armOne(ctx context.Context, n *Node, dryRun bool) error {
+	s, err := n.Admin.ArmDrill(ctx, r.request(dryRun))
+	if err == nil && r.Plan.Gate == gateFilter && s.GetSpec().GetGate() != gateFilter {
+		err = &api.Error{Code: api.VersionMismatch, Op: "arm drill", Region: n.Region, Field: "gate", Value: r.Plan.Gate, Hint: "the node does not know that gate: upgrade it first, or say gate: process"}
+	}
+	return err
+}
+
 // Spec is what nodes are asked to hold: the plan's cut, and as long as it may last with
 // the time to heal it.
 func (p *Plan) Spec() *pb.DrillSpec {
-	return &pb.DrillSpec{Isolate: p.Isolate, Peers: p.Peers, Planes: p.Planes, Direction: p.Direction, Fault: p.Fault, LeaseNano: int64(p.Lease), ForNano: int64(p.For + p.Lease)}
+	return &pb.DrillSpec{Isolate: p.Isolate, Peers: p.Peers, Planes: p.Planes, Direction: p.Direction, Fault: p.Fault, Gate: p.Gate, LeaseNano: int64(p.Lease), ForNano: int64(p.For + p.Lease)}
 }
 
 // cut begins the fault at every node.
 func (h *hold) cut(ctx context.Context) error {
 	r := h.run
 	r.cutAt = r.Clock.Now()
-	return each(ctx, r.Nodes, h.nodes, func(ctx context.Context, n *Node) error {
+	return all(ctx, h.nodes, func(ctx context.Context, n *Node) error {
 		return r.gate(n, history.ActCut, func() error {
 			_, err := n.Admin.CutDrill(ctx, r.ID)
 			return err
@@ -106,7 +117,7 @@ func (h *hold) renew(ctx context.Context, n *Node) {
 			return
 		case err == nil:
 			last = began
-			h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Act: history.ActRenew, OK: true, Asked: asked, Lease: h.run.Plan.Lease}})
+			h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Node: n.Name, Act: history.ActRenew, OK: true, Asked: asked, Lease: h.run.Plan.Lease}})
 			h.foreign(n.Region, state.GetCuts())
 		case api.CodeOf(err) == api.Conflict:
 			h.lost(n, err)
@@ -129,20 +140,20 @@ func (h *hold) lost(n *Node, err error) {
 		}
 	}
 	if how == "healed" {
-		h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Act: history.ActEnded, OK: true}})
-		h.stop(fmt.Errorf("somebody healed it at %s", n.Region))
+		h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Node: n.Name, Act: history.ActEnded, OK: true}})
+		h.stop(fmt.Errorf("somebody healed it at %s", n.title()))
 		return
 	}
-	h.lapse(n.Region, how)
-	h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Act: history.ActLapsed, Text: how + ": " + err.Error()}})
-	h.stop(fmt.Errorf("%s does not hold the drill any more: %s", n.Region, how))
+	h.lapse(n, how)
+	h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Node: n.Name, Act: history.ActLapsed, Text: how + ": " + err.Error()}})
+	h.stop(fmt.Errorf("%s does not hold the drill any more: %s", n.title(), how))
 }
 
-// lapse notes that a region lost the drill by itself.
-func (h *hold) lapse(region, how string) {
+// lapse notes that a node lost the drill by itself.
+func (h *hold) lapse(n *Node, how string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lapsed[region] = how
+	h.lapsed[n.title()] = how
 }
 
 // foreign ends the drill when a gate is held that is not its own.
@@ -252,8 +263,8 @@ func (r *run) heal(ctx context.Context, h *hold) error {
 	var lapsed error
 	err := r.phase(ctx, history.Heal, healWithin, func(ctx context.Context) error {
 		err := h.release(ctx)
-		for region, how := range h.lapsed {
-			lapsed = errors.Join(lapsed, fmt.Errorf("%s lost the drill by itself (%s)", region, how))
+		for node, how := range h.lapsed {
+			lapsed = errors.Join(lapsed, fmt.Errorf("%s lost the drill by itself (%s)", node, how))
 		}
 		return err
 	})
@@ -264,14 +275,13 @@ func (r *run) heal(ctx context.Context, h *hold) error {
 // release heals every node, and tries again those that do not answer, until ctx ends or
 // the lease must have ended them.
 func (h *hold) release(ctx context.Context) error {
-	r := h.run
-	ctx, cancel := context.WithTimeout(ctx, max(r.Plan.Lease, healWithin/2))
+	ctx, cancel := context.WithTimeout(ctx, max(h.run.Plan.Lease, healWithin/2))
 	defer cancel()
 	left := slices.Clone(h.nodes)
 	for {
 		var last error
-		left = slices.DeleteFunc(left, func(name string) bool {
-			err := h.healOne(ctx, r.Nodes[name])
+		left = slices.DeleteFunc(left, func(n *Node) bool {
+			err := h.healOne(ctx, n)
 			last = errors.Join(last, err)
 			return err == nil
 		})
@@ -292,7 +302,7 @@ func (h *hold) healOne(ctx context.Context, n *Node) error {
 	return r.gate(n, history.ActHeal, func() error {
 		s, err := n.Admin.HealDrill(ctx, r.ID)
 		if how := s.GetLast().GetHow(); err == nil && s.GetLast().GetId() == r.ID && how != "healed" {
-			h.lapse(n.Region, how)
+			h.lapse(n, how)
 		}
 		if api.CodeOf(err) == api.Conflict { // it is held there no more
 			err = nil
@@ -302,7 +312,7 @@ func (h *hold) healOne(ctx context.Context, n *Node) error {
 		}
 		s, err = n.Admin.DrillStatus(ctx)
 		if err == nil && (s.GetId() == r.ID || slices.ContainsFunc(s.GetCuts(), func(c *pb.DrillCut) bool { return c.GetDrill() == r.ID })) {
-			err = fmt.Errorf("%s still holds a gate of it", n.Region)
+			err = fmt.Errorf("%s still holds a gate of it", n.title())
 		}
 		return err
 	})

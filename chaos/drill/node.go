@@ -22,6 +22,33 @@ type Node struct {
 	Address string // of its operators' port
 	Admin   *client.Client
 	Door    *client.Client // with one attempt, so that every answer is seen as it was given
+	Name    string         // in a region of three
+	Others  []*Node        // the other nodes of a region of three, without a Door: they hold the drill too
+}
+
+// title is the node as people are told of it.
+func (n *Node) title() string {
+	if n.Name == "" {
+		return n.Region
+	}
+	return n.Region + " at node " + n.Name
+}
+
+// members are all nodes of the regions that take part in a plan.
+func members(nodes map[string]*Node, p *Plan) ([]*Node, error) {
+	var out []*Node
+	for _, region := range append([]string{p.Isolate}, p.Peers...) {
+		n, ok := nodes[region]
+		if !ok {
+			return nil, unreached(region)
+		}
+		out = append(append(out, n), n.Others...)
+	}
+	return out, nil
+}
+
+func unreached(region string) error {
+	return &api.Error{Code: api.UnknownRegion, Op: "ask regions", Region: region, Hint: "no context reaches it"}
 }
 
 // answerWithin bounds one question to a node.
@@ -69,13 +96,23 @@ func each(ctx context.Context, nodes map[string]*Node, names []string, ask func(
 	if names == nil {
 		names = slices.Sorted(maps.Keys(nodes))
 	}
-	errs := make([]error, len(names))
-	var group sync.WaitGroup
-	for i, name := range names {
+	var list []*Node
+	for _, name := range names {
 		n, ok := nodes[name]
 		if !ok {
-			return &api.Error{Code: api.UnknownRegion, Op: "ask regions", Region: name, Hint: "no context reaches it"}
+			return unreached(name)
 		}
+		list = append(list, n)
+	}
+	return all(ctx, list, ask)
+}
+
+// all asks the nodes at once, each within answerWithin. The error is that of the first that
+// had one.
+func all(ctx context.Context, nodes []*Node, ask func(context.Context, *Node) error) error {
+	errs := make([]error, len(nodes))
+	var group sync.WaitGroup
+	for i, n := range nodes {
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, answerWithin)
 			defer cancel()
@@ -85,7 +122,7 @@ func each(ctx context.Context, nodes map[string]*Node, names []string, ask func(
 	group.Wait()
 	for i, err := range errs {
 		if err != nil {
-			return fmt.Errorf("%s: %w", names[i], err)
+			return fmt.Errorf("%s: %w", nodes[i].title(), err)
 		}
 	}
 	return nil
@@ -93,7 +130,7 @@ func each(ctx context.Context, nodes map[string]*Node, names []string, ask func(
 
 // resolve is the plan as a history has it, with the topics as they are declared.
 func (f *Federation) resolve(p *Plan, digest string) *history.Plan {
-	out := &history.Plan{Isolate: p.Isolate, Peers: p.Peers, Planes: p.Planes, Direction: p.Direction, Fault: p.Fault, Baseline: p.Baseline, For: p.For, Lease: p.Lease,
+	out := &history.Plan{Isolate: p.Isolate, Peers: p.Peers, Planes: p.Planes, Direction: p.Direction, Fault: p.Fault, Gate: p.Gate, Baseline: p.Baseline, For: p.For, Lease: p.Lease,
 		Reason: p.Reason, Digest: digest, Bounds: history.Bounds{Busy: p.Bounds.Busy, Idle: p.Bounds.Idle, Clock: p.Bounds.Clock, Beat: time.Second, See: p.Bounds.See, Catch: p.CatchUp}}
 	where := f.Drill[f.regions()[0]].GetMap()
 	for _, b := range where.GetBoundaries() {

@@ -20,9 +20,10 @@ import (
 type Plan struct {
 	Isolate   string        `yaml:"isolate"`   // region
 	Peers     []string      `yaml:"peers"`     // regions that it is cut off from
-	Planes    []string      `yaml:"planes"`    // control, data, council
+	Planes    []string      `yaml:"planes"`    // control, data, council, gossip
 	Direction string        `yaml:"direction"` // both, or in or out as seen from the isolated region
 	Fault     string        `yaml:"fault"`     // cut or blackhole
+	Gate      string        `yaml:"gate"`      // process, or nftables: in the nodes' kernels
 	Baseline  time.Duration `yaml:"baseline"`  // watched before the cut
 	For       time.Duration `yaml:"for"`       // the cut
 	Lease     time.Duration `yaml:"lease"`     // of the cut; it is renewed three times in that time
@@ -90,9 +91,12 @@ const (
 	maxPlan     = 1 << 20 // bytes of a plan's file
 )
 
+// gateFilter is the gate that older nodes do not know.
+const gateFilter = "nftables"
+
 // NewPlan is a plan with every default, which names no region.
 func NewPlan() Plan {
-	return Plan{Planes: []string{"control", "data", "council"}, Direction: "both", Fault: "blackhole", Baseline: time.Minute, For: time.Minute, Lease: 10 * time.Second,
+	return Plan{Planes: []string{"control", "data", "council", "gossip"}, Direction: "both", Fault: "blackhole", Gate: "process", Baseline: time.Minute, For: time.Minute, Lease: 10 * time.Second,
 		CatchUp: 5 * time.Minute, ConfirmAbove: 1_000, StopWhen: StopWhen{StorageAbove: 90, RoomBelow: time.Minute, AckP99: 2 * time.Second},
 		Bounds: Bounds{Busy: 300 * time.Millisecond, Idle: 1300 * time.Millisecond, Clock: 200 * time.Millisecond, See: 5 * time.Second}}
 }

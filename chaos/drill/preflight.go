@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -65,12 +66,21 @@ func (r *run) preflight(ctx context.Context) error {
 	return r.agreed(costs)
 }
 
-// permitted asks each node that takes part whether it would be armed.
+// permitted asks each node that takes part whether it would be armed: all nodes of a region
+// of three, or the cut would be lost with the node that has its links.
 func (r *run) permitted(ctx context.Context) error {
-	return each(ctx, r.Nodes, append([]string{r.Plan.Isolate}, r.Plan.Peers...), func(ctx context.Context, n *Node) error {
-		_, err := n.Admin.ArmDrill(ctx, r.request(true))
+	nodes, err := members(r.Nodes, &r.Plan)
+	if err != nil {
 		return err
-	})
+	}
+	for _, region := range r.found.Drill[r.Plan.Isolate].GetMap().GetRegions() {
+		reached := len(slices.DeleteFunc(slices.Clone(nodes), func(n *Node) bool { return n.Region != region.GetName() }))
+		if has := len(region.GetLinks()); reached > 0 && reached < has {
+			return &api.Error{Code: api.ConfigInvalid, Op: "preflight", Region: region.GetName(), Field: "contexts", Value: fmt.Sprint(reached),
+				Hint: fmt.Sprintf("the region has %d nodes, and each has to hold the cut: name a context for each", has)}
+		}
+	}
+	return all(ctx, nodes, func(ctx context.Context, n *Node) error { return r.armOne(ctx, n, true) })
 }
 
 // sound refuses a federation on which a drill would measure something else than the cut.
@@ -113,7 +123,7 @@ func (f *Federation) apart() error {
 	for _, r := range f.Drill[f.regions()[0]].GetMap().GetRegions() {
 		links = append(links, r.GetLinks()...)
 	}
-	for _, n := range f.Nodes {
+	for _, n := range slices.Concat(slices.Collect(maps.Values(f.Nodes)), f.others()) {
 		for _, address := range strings.Split(n.Address, ",") {
 			if slices.Contains(links, strings.TrimSpace(address)) {
 				return &api.Error{Code: api.ConfigInvalid, Op: "preflight", Region: n.Region, Field: "admin", Value: address,
@@ -122,6 +132,15 @@ func (f *Federation) apart() error {
 		}
 	}
 	return nil
+}
+
+// others are the nodes of regions of three that do not have their region's links.
+func (f *Federation) others() []*Node {
+	var out []*Node
+	for _, n := range f.Nodes {
+		out = append(out, n.Others...)
+	}
+	return out
 }
 
 // exercisable refuses to move what never moves.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,8 +72,7 @@ func (a *app) drillEnd(use, short, long, example string, named bool) *cobra.Comm
 }
 
 // eachDrill asks every node that the contexts name what it holds, and then what ask does
-// with it; a nil answer leaves the first one. Of each region it keeps the node that holds a
-// drill, or else one that answered. The error is about those that did not: whatever they
+// with it; a nil answer leaves the first one. It keeps one answer of each node. The error is about those that did not: whatever they
 // hold, the others have been asked.
 func (a *app) eachDrill(ctx context.Context, contexts []string, ask func(context.Context, *regionNode, *pb.DrillState) (*pb.DrillState, error)) ([]*pb.DrillState, error) {
 	nodes, done, err := a.everyNode(contexts)
@@ -99,39 +99,23 @@ func (a *app) eachDrill(ctx context.Context, contexts []string, ask func(context
 		})
 	}
 	group.Wait()
-	return oneOfEach(states), asked(errors.Join(errs...))
+	return onceEach(states), asked(errors.Join(errs...))
 }
 
-// oneOfEach keeps of each region the state that says the most, in the order of regions.
-func oneOfEach(states []*pb.DrillState) (out []*pb.DrillState) {
-	says := func(s *pb.DrillState) int {
-		switch {
-		case s.GetId() != "":
-			return 3
-		case len(s.GetCuts()) > 0:
-			return 2
-		case s.GetLast() != nil:
-			return 1
-		}
-		return 0
+// onceEach keeps one state of each node that answered, by region and name.
+func onceEach(states []*pb.DrillState) []*pb.DrillState {
+	by := func(x, y *pb.DrillState) int {
+		return cmp.Or(strings.Compare(x.GetRegion(), y.GetRegion()), strings.Compare(x.GetNode(), y.GetNode()))
 	}
-	for _, s := range states {
-		i := slices.IndexFunc(out, func(o *pb.DrillState) bool { return o.GetRegion() == s.GetRegion() })
-		switch {
-		case s == nil:
-		case i < 0:
-			out = append(out, s)
-		case says(s) > says(out[i]):
-			out[i] = s
-		}
-	}
-	slices.SortFunc(out, func(x, y *pb.DrillState) int { return strings.Compare(x.GetRegion(), y.GetRegion()) })
-	return out
+	out := slices.DeleteFunc(states, func(s *pb.DrillState) bool { return s == nil })
+	slices.SortStableFunc(out, by)
+	return slices.CompactFunc(out, func(x, y *pb.DrillState) bool { return by(x, y) == 0 })
 }
 
-// drillView is what a region holds.
+// drillView is what a node holds.
 type drillView struct {
 	Region  string   `json:"region"`
+	Node    string   `json:"node,omitempty"`
 	Drill   string   `json:"drill,omitempty"`
 	Phase   string   `json:"phase,omitempty"`
 	By      string   `json:"by,omitempty"`
@@ -149,7 +133,7 @@ func (a *app) showDrills(states []*pb.DrillState) (held bool, err error) {
 	views := []drillView{}
 	rows := [][]string{{"REGION", "DRILL", "PHASE", "BY", "LEASE LEFT", "CUT", "LAST", "PASSED"}}
 	for _, s := range states {
-		v := drillView{Region: s.GetRegion(), Drill: s.GetId(), Phase: s.GetPhase(), By: s.GetBy(), Isolate: s.GetSpec().GetIsolate(), Left: nanoSeconds(s.GetLeftNano()), Cuts: []string{}, Last: s.GetLast().GetId(), How: s.GetLast().GetHow(), Proof: s.GetProof().GetId()}
+		v := drillView{Region: s.GetRegion(), Node: s.GetNode(), Drill: s.GetId(), Phase: s.GetPhase(), By: s.GetBy(), Isolate: s.GetSpec().GetIsolate(), Left: nanoSeconds(s.GetLeftNano()), Cuts: []string{}, Last: s.GetLast().GetId(), How: s.GetLast().GetHow(), Proof: s.GetProof().GetId()}
 		passed := "none known"
 		if v.Proof != "" {
 			age := float64(s.GetNowUnixNano()-s.GetProof().GetAtUnixNano()) / float64(time.Second)
@@ -157,6 +141,9 @@ func (a *app) showDrills(states []*pb.DrillState) (held bool, err error) {
 		}
 		for _, c := range s.GetCuts() {
 			text := fmt.Sprintf("%s %s %s %s", c.GetPeer(), c.GetFault(), strings.Join(c.GetPlanes(), "+"), strings.Join(c.GetDirections(), "+"))
+			if c.GetGate() == "nftables" {
+				text += " by nftables"
+			}
 			if c.GetDrill() != s.GetId() {
 				text += " (not the drill's)"
 			}
@@ -168,7 +155,7 @@ func (a *app) showDrills(states []*pb.DrillState) (held bool, err error) {
 		if v.Drill != "" {
 			left = regions.Span(time.Duration(s.GetLeftNano()))
 		}
-		rows = append(rows, []string{v.Region, firstOf(v.Drill, "none"), firstOf(v.Phase, "-"), firstOf(v.By, "-"), left, firstOf(strings.Join(v.Cuts, "; "), "nothing"), firstOf(strings.TrimSpace(v.Last+" "+v.How), "-"), passed})
+		rows = append(rows, []string{strings.Trim(v.Region+"."+v.Node, "."), firstOf(v.Drill, "none"), firstOf(v.Phase, "-"), firstOf(v.By, "-"), left, firstOf(strings.Join(v.Cuts, "; "), "nothing"), firstOf(strings.TrimSpace(v.Last+" "+v.How), "-"), passed})
 	}
 	if a.json() {
 		return held, a.printJSON(map[string]any{"regions": views})

@@ -23,7 +23,10 @@ import (
 func drillNodes(nodes map[string]*regionNode) map[string]*drill.Node {
 	out := map[string]*drill.Node{}
 	for name, n := range nodes {
-		out[name] = &drill.Node{Region: name, Address: n.Address, Admin: n.Admin, Door: n.Door}
+		out[name] = &drill.Node{Region: name, Name: n.name(), Address: n.Address, Admin: n.Admin, Door: n.Door}
+		for _, o := range n.Others {
+			out[name].Others = append(out[name].Others, &drill.Node{Region: name, Name: o.name(), Address: o.Address, Admin: o.Admin})
+		}
 	}
 	return out
 }
@@ -31,7 +34,7 @@ func drillNodes(nodes map[string]*regionNode) map[string]*drill.Node {
 func (a *app) drillPlan() *cobra.Command {
 	group := &cobra.Command{Use: "plan", Short: "Write the plan of a drill, and say what it would cost", Example: "  domicile drill plan isolate eu-west --reason OPS-7"}
 	var contexts []string
-	var file, reason string
+	var file, reason, gate string
 	var rate int
 	var lasts, lease, baseline time.Duration
 	cmd := &cobra.Command{
@@ -57,12 +60,14 @@ refused or delayed is said from what each region counted in the last eight days.
 				return err
 			}
 			p.Last(lasts, lease, baseline)
+			p.Gate = gate
 			return a.writePlan(cmd.Context(), f, &p, firstOf(file, "isolate-"+args[0]+".yaml"))
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&file, "file", "", "file to write, which must not be there yet (default: isolate-REGION.yaml)")
 	flags.StringVar(&reason, "reason", "", "why; kept in the regions' audits")
+	flags.StringVar(&gate, "gate", "process", "what cuts: process, the gates in the nodes, or nftables, the packet filters of their kernels, for which they need root")
 	flags.IntVar(&rate, "rate", 20, "records a second that the drill publishes in each region")
 	flags.DurationVar(&lasts, "for", 0, "how long the cut lasts (default: a minute, or what is permitted)")
 	flags.DurationVar(&lease, "lease", 0, "after which the cut heals without a controller (default: 10s)")

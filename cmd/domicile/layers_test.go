@@ -26,7 +26,7 @@ var floors = [][]string{
 	{"api/wire"},
 	{"policy", "policy/bundle", "regions/fabric", "regions/identity", "regions/placement"},
 	{"regions/approval", "regions/council", "regions/gossip", "regions/link", "regions/loss", "api/client", "policy/review", "policy/traffic"},
-	{"gateway", "gateway/divergence", "gateway/drill", "gateway/failover", "gateway/handover", "gateway/mover", "gateway/placer", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/drill/history", "chaos/ledger"},
+	{"gateway", "gateway/divergence", "gateway/drill", "gateway/failover", "gateway/handover", "gateway/mover", "gateway/nft", "gateway/placer", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/drill/history", "chaos/ledger"},
 	{"gateway/door", "gateway/admin", "chaos/drill/oracle", "chaos/drill/report", "chaos/invariant"},
 	{"gateway/node", "chaos/drill"},
 	{"chaos/lab", "chaos/shop"},

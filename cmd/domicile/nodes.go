@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +23,11 @@ type regionNode struct {
 	Admin, Door     *client.Client // as operator, and as producer and consumer, which tries once
 	Status          *pb.StatusResponse
 	Trust           *identity.Identity // nil: the context names no certificates
+	Others          []*regionNode      // of a region of three, each once
 }
+
+// name is the node's in its region; "" where that has one.
+func (n *regionNode) name() string { return n.Status.GetSeat().GetNode() }
 
 // firstAnswer bounds the first question to a node.
 const firstAnswer = 10 * time.Second
@@ -128,6 +133,11 @@ func seated(ctx context.Context, all []*regionNode) (map[string]*regionNode, err
 		met[n.Region] = n.Context
 		if n.Status.GetSeat().GetOpen() {
 			nodes[n.Region] = n
+		}
+	}
+	for _, n := range all {
+		if at := nodes[n.Region]; at != nil && n.name() != at.name() && !slices.ContainsFunc(at.Others, func(o *regionNode) bool { return o.name() == n.name() }) {
+			at.Others = append(at.Others, n)
 		}
 	}
 	for region, name := range met {

@@ -63,15 +63,13 @@ func (s *Drills) answer(d drill.State, err error) (*pb.DrillState, error) {
 		return nil, wire.GRPCError(err)
 	}
 	c := &s.Desk.Config
-	m := &pb.DrillState{Region: c.Self, Id: d.ID, Phase: string(d.Phase), By: d.By, Consent: d.Consent, LeftNano: int64(d.Left), CapLeftNano: int64(d.CapLeft),
+	m := &pb.DrillState{Region: c.Self, Node: s.Node, Id: d.ID, Phase: string(d.Phase), By: d.By, Consent: d.Consent, LeftNano: int64(d.Left), CapLeftNano: int64(d.CapLeft),
 		NowUnixNano: wire.TimeToProto(c.Clock.Now()), SinceUnixNano: wire.TimeToProto(d.Since)}
 	if d.Spec.Isolate != "" {
 		m.Spec = SpecToProto(d.Spec)
 	}
 	m.Map = drillMap(c.Federation.Snapshot(), s.Revision())
-	for _, cut := range d.Cuts {
-		m.Cuts = append(m.Cuts, &pb.DrillCut{Peer: cut.Peer, Planes: texts(cut.Planes), Directions: texts(cut.Dirs), Fault: drill.FaultOf(cut.Mode), Drill: cut.Drill, LeftNano: int64(cut.Left)})
-	}
+	m.Cuts = append(cutsToProto(d.Cuts, drill.GateProcess), cutsToProto(d.Filtered, drill.GateFilter)...)
 	if d.Last.ID != "" {
 		m.Last = &pb.DrillEnd{Id: d.Last.ID, How: d.Last.How, AtUnixNano: wire.TimeToProto(d.Last.At)}
 	}
@@ -82,6 +80,14 @@ func (s *Drills) answer(d drill.State, err error) (*pb.DrillState, error) {
 		m.Permitted, m.Approvals, m.MaxForNano, m.Windows = true, uint32(limits.Approvals), int64(limits.MaxFor), limits.WindowsText()
 	}
 	return m, nil
+}
+
+func cutsToProto(cuts []link.Cut, gate string) []*pb.DrillCut {
+	var out []*pb.DrillCut
+	for _, c := range cuts {
+		out = append(out, &pb.DrillCut{Peer: c.Peer, Planes: texts(c.Planes), Directions: texts(c.Dirs), Fault: drill.FaultOf(c.Mode), Drill: c.Drill, LeftNano: int64(c.Left), Gate: gate})
+	}
+	return out
 }
 
 // drillMap is what a controller has to know of the federation.
@@ -100,7 +106,7 @@ func drillMap(f *regions.Federation, revision string) *pb.DrillMap {
 
 // SpecFromProto reads what is to be cut; whether it makes sense is the desk's to say.
 func SpecFromProto(m *pb.DrillSpec) drill.Spec {
-	s := drill.Spec{Isolate: m.GetIsolate(), Peers: m.GetPeers(), Direction: m.GetDirection(), Fault: m.GetFault(), Lease: time.Duration(m.GetLeaseNano()), For: time.Duration(m.GetForNano())}
+	s := drill.Spec{Isolate: m.GetIsolate(), Peers: m.GetPeers(), Direction: m.GetDirection(), Fault: m.GetFault(), Gate: m.GetGate(), Lease: time.Duration(m.GetLeaseNano()), For: time.Duration(m.GetForNano())}
 	for _, p := range m.GetPlanes() {
 		s.Planes = append(s.Planes, link.Plane(p))
 	}
@@ -109,7 +115,7 @@ func SpecFromProto(m *pb.DrillSpec) drill.Spec {
 
 // SpecToProto makes the message of what is cut.
 func SpecToProto(s drill.Spec) *pb.DrillSpec {
-	return &pb.DrillSpec{Isolate: s.Isolate, Peers: s.Peers, Planes: texts(s.Planes), Direction: s.Direction, Fault: s.Fault, LeaseNano: int64(s.Lease), ForNano: int64(s.For)}
+	return &pb.DrillSpec{Isolate: s.Isolate, Peers: s.Peers, Planes: texts(s.Planes), Direction: s.Direction, Fault: s.Fault, Gate: s.Gate, LeaseNano: int64(s.Lease), ForNano: int64(s.For)}
 }
 
 func texts[T ~string](list []T) []string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,13 +26,24 @@ type Gates interface {
 	Active() []link.Cut
 }
 
+// Filter is the packet filter of the node's kernel, which holds the cuts of one drill at a
+// time. *nft.Filter is one.
+type Filter interface {
+	Check(cuts []link.Cut) error
+	Hold(cuts []link.Cut, lease time.Duration) error
+	RenewFor(most time.Duration) bool
+	Heal()
+	Active() []link.Cut
+}
+
 // Config is what a Desk works with. All of it is required but Used and Proof.
 type Config struct {
 	Self       string
 	Federation *regions.Federation
 	// Gates are those under the region's links. They are this node's for as long as it runs:
 	// in a region of three the links come here with the seat, and begin under what is held.
-	Gates Gates
+	Gates  Gates
+	Filter Filter
 	// Verifier checks approvals and roles by this node's own trust.
 	Verifier *approval.Verifier
 	// Audit notes that a drill was armed, before anything is cut.
@@ -73,17 +85,18 @@ type End struct {
 
 // State is what a desk holds. ID "" is no drill.
 type State struct {
-	ID      string
-	Spec    Spec
-	Phase   Phase
-	By      string
-	Since   time.Time     // of the phase
-	Left    time.Duration // of the lease
-	CapLeft time.Duration // of the whole, once it is cut
-	Cuts    []link.Cut    // all that the region's gates hold, of a drill or not
-	Last    End           // zero: none in this run
-	Consent string        // what approvals sign
-	Proof   Proof         // the last drill that has passed here
+	ID       string
+	Spec     Spec
+	Phase    Phase
+	By       string
+	Since    time.Time     // of the phase
+	Left     time.Duration // of the lease
+	CapLeft  time.Duration // of the whole, once it is cut
+	Cuts     []link.Cut    // all that the gates in the process hold, of a drill or not
+	Filtered []link.Cut    // all that the packet filter holds
+	Last     End           // zero: none in this run
+	Consent  string        // what approvals sign
+	Proof    Proof         // the last drill that has passed here
 }
 
 // Desk is a node's part in drills. One is held at a time. It is safe for concurrent use.
@@ -141,7 +154,7 @@ func (d *Desk) Arm(ctx context.Context, who, id string, s Spec, reason string, a
 		d.extend(h)
 		return d.state(), nil
 	}
-	if err := d.free(); err != nil {
+	if err := errors.Join(d.free(), d.able(&s, id)); err != nil {
 		return State{}, err
 	}
 	if dryRun {
@@ -235,11 +248,19 @@ func (d *Desk) free() error {
 		return &api.Error{Code: api.Conflict, Op: "arm drill", Region: d.Self, Field: "drill", Value: h.id,
 			Hint: fmt.Sprintf("it is held here by %s; it ends by itself, or with domicile drill heal", h.by)}
 	}
-	if cuts := d.Gates.Active(); len(cuts) > 0 {
+	if cuts := append(d.Gates.Active(), d.Filter.Active()...); len(cuts) > 0 {
 		return &api.Error{Code: api.Conflict, Op: "arm drill", Region: d.Self, Field: "fault", Value: cuts[0].String(),
 			Hint: "a fault gate holds the link with " + cuts[0].Peer + " already: what a drill measures would not be its own"}
 	}
 	return nil
+}
+
+// able refuses what the packet filter could not hold here.
+func (d *Desk) able(s *Spec, id string) error {
+	if s.Gate != GateFilter {
+		return nil
+	}
+	return d.Filter.Check(s.all(d.Self, id, d.Federation))
 }
 
 // Cut cuts the links of the armed drill, all or none.
@@ -255,19 +276,39 @@ func (d *Desk) Cut(who, id string) (State, error) {
 		d.drop(h, Healed)
 		return State{}, err
 	}
-	for _, c := range append(h.spec.cuts(d.Self, id), h.spec.unwitnessed(d.Self, id, d.Federation)...) {
-		n, err := d.Gates.Hold(c, h.spec.Lease)
-		if err != nil {
-			d.drop(h, Lost)
-			return State{}, err
-		}
-		h.cuts = append(h.cuts, n)
+	if err = d.hold(h); err != nil {
+		d.drop(h, Lost)
+		return State{}, err
 	}
 	h.phase, h.since, h.cap = Cut, d.Clock.Now(), d.Boot()+h.spec.For
 	d.shown.Store(&h.id)
 	d.extend(h)
 	d.Logger.Warn("a drill cuts links", "drill", id, "isolate", h.spec.Isolate, "planes", h.spec.Planes, "direction", h.spec.Direction, "fault", h.spec.Fault)
 	return d.state(), nil
+}
+
+// hold cuts what the drill says, by its gate.
+func (d *Desk) hold(h *held) error {
+	cuts := h.spec.all(d.Self, h.id, d.Federation)
+	if h.spec.Gate == GateFilter {
+		return d.Filter.Hold(cuts, h.spec.Lease)
+	}
+	for _, c := range cuts {
+		n, err := d.Gates.Hold(c, h.spec.Lease)
+		if err != nil {
+			return err
+		}
+		h.cuts = append(h.cuts, n)
+	}
+	return nil
+}
+
+// renew begins the lease of everything that is cut anew; false: some of it has ended.
+func (d *Desk) renew(h *held, left time.Duration) bool {
+	if h.spec.Gate == GateFilter {
+		return d.Filter.RenewFor(left)
+	}
+	return !slices.ContainsFunc(h.cuts, func(n uint64) bool { return !d.Gates.RenewFor(n, left) })
 }
 
 // Renew begins the lease anew. A drill of which a cut has ended by itself is ended whole.
@@ -280,11 +321,7 @@ func (d *Desk) Renew(who, id string) (State, error) {
 	}
 	if h.phase == Cut {
 		left := h.cap - d.Boot()
-		whole := left > 0
-		for _, n := range h.cuts {
-			whole = whole && d.Gates.RenewFor(n, left)
-		}
-		if !whole {
+		if left <= 0 || !d.renew(h, left) {
 			how := Lost
 			if left <= 0 {
 				how = Capped
@@ -374,13 +411,16 @@ func (d *Desk) drop(h *held, how string) {
 	for _, n := range h.cuts {
 		d.Gates.Heal(n)
 	}
+	if h.spec.Gate == GateFilter && h.phase == Cut {
+		d.Filter.Heal()
+	}
 	d.held, d.last = nil, End{h.id, how, d.Clock.Now()}
 	d.shown.Store(nil)
 	d.Logger.Warn("a drill has ended", "drill", h.id, "how", how)
 }
 
 func (d *Desk) state() State {
-	s := State{Last: d.last, Proof: d.proof, Cuts: d.Gates.Active()}
+	s := State{Last: d.last, Proof: d.proof, Cuts: d.Gates.Active(), Filtered: d.Filter.Active()}
 	h := d.held
 	if h == nil {
 		return s

@@ -48,9 +48,28 @@ func (g *gates) Active() (out []link.Cut) {
 	return out
 }
 
+// filter holds what it is told unless it refuses, and remembers it.
+type filter struct {
+	refuses error
+	cuts    []link.Cut
+	ended   bool // in the kernel
+}
+
+func (f *filter) Check([]link.Cut) error { return f.refuses }
+func (f *filter) Hold(cuts []link.Cut, _ time.Duration) error {
+	if f.refuses == nil {
+		f.cuts = cuts
+	}
+	return f.refuses
+}
+func (f *filter) RenewFor(time.Duration) bool { return !f.ended && len(f.cuts) > 0 }
+func (f *filter) Heal()                       { f.cuts = nil }
+func (f *filter) Active() []link.Cut          { return f.cuts }
+
 type rig struct {
 	*drill.Desk
-	gates *gates
+	gates  *gates
+	filter *filter
 	clock *regions.ManualClock
 	ca    *identity.Authority
 	acts  []string
@@ -62,7 +81,7 @@ func newRig(t *testing.T, self string, approvals int) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{gates: &gates{held: map[uint64]link.Cut{}}, clock: regions.NewManualClock(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC))}
+	r := &rig{filter: &filter{}, gates: &gates{held: map[uint64]link.Cut{}}, clock: regions.NewManualClock(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC))}
 	if r.ca, err = identity.NewCA("shop", r.clock.Now(), 240*time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +90,7 @@ func newRig(t *testing.T, self string, approvals int) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Desk = drill.New(drill.Config{Self: self, Federation: f, Gates: r.gates,
+	r.Desk = drill.New(drill.Config{Self: self, Federation: f, Gates: r.gates, Filter: r.filter,
 		Verifier: &approval.Verifier{Federation: "shop", Trust: trust, Clock: r.clock, Rules: approval.Rules{{Match: "*", Roles: []string{approval.Operator}}}},
 		Audit:    func(_ context.Context, id, reason string) error { r.acts = append(r.acts, id+" "+reason); return nil },
 		Proven:   func(_ context.Context, id, chain string) error { r.acts = append(r.acts, id+" passed"); return nil },
@@ -267,5 +286,58 @@ func TestR14i_EvidenceIsOfADrillThatWasHeldHere(t *testing.T) {
 	s, err := r.Prove(t.Context(), "ada", "d-1", chain)
 	if want := (drill.Proof{ID: "d-1", By: "ada", Chain: chain, At: r.clock.Now()}); err != nil || s.Proof != want || r.acts[len(r.acts)-1] != "d-1 passed" {
 		t.Errorf("%+v %v %v", s.Proof, r.acts, err)
+	}
+}
+
+// TestR14i_APacketFilterCutsAllOrIsRefused: what a packet filter can't do is refused before
+// anything is armed, it is part of what people consent to, and what ended in the kernel ends
+// the drill.
+func TestR14i_APacketFilterCutsAllOrIsRefused(t *testing.T) {
+	r := newRig(t, "eu-west", 0)
+	s := isolate()
+	consent := s.Consent("shop", "d-1")
+	s.Gate = drill.GateFilter
+	if s.Consent("shop", "d-1") == consent {
+		t.Error("a consent to one gate is one to the other")
+	}
+	arm := func(id string, s drill.Spec) error {
+		_, err := r.Arm(t.Context(), "ada", id, s, "test", nil, false)
+		return err
+	}
+	some := s
+	some.Planes = []link.Plane{link.Data, link.Control}
+	if err := arm("d-1", some); api.CodeOf(err) != api.BadRequest || !strings.Contains(err.Error(), "planes") {
+		t.Errorf("some lanes: %v", err)
+	}
+	r.filter.refuses = &api.Error{Code: api.BadRequest, Op: "cut with nftables", Hint: "no root"}
+	if err := arm("d-1", s); api.CodeOf(err) != api.BadRequest || r.State().ID != "" || len(r.acts) > 0 {
+		t.Errorf("without root: %v %+v", err, r.State())
+	}
+	r.filter.refuses = nil
+	for id, end := range map[string]func(id string) error{
+		"healed": func(id string) error { _, err := r.Heal(id); return err },
+		"lost": func(id string) error {
+			r.filter.ended = true
+			_, err := r.Renew("ada", id)
+			if api.CodeOf(err) == api.Conflict && strings.Contains(err.Error(), drill.Lost) {
+				err = nil
+			}
+			return err
+		},
+	} {
+		r.filter.ended = false
+		if err := arm(id, s); err != nil {
+			t.Fatal(err)
+		}
+		st, err := r.Cut("ada", id)
+		if err != nil || len(st.Filtered) != 2 || len(st.Cuts) > 0 || r.Active() != id {
+			t.Fatalf("%+v %v", st, err)
+		}
+		if _, err := r.Renew("ada", id); err != nil {
+			t.Error(err)
+		}
+		if err := end(id); err != nil || len(r.filter.cuts) > 0 || r.Active() != "" {
+			t.Errorf("%s: %v %v", id, err, r.filter.cuts)
+		}
 	}
 }

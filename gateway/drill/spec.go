@@ -30,6 +30,7 @@ type Spec struct {
 	Planes    []link.Plane
 	Direction string // Both, or one of regions.In and regions.Out
 	Fault     string // FaultCut or FaultBlackhole
+	Gate      string // GateFilter, or else the gates in the nodes' processes
 	Lease     time.Duration
 	For       time.Duration // the longest that the cut may last
 }
@@ -39,6 +40,8 @@ const (
 	Both           = "both"
 	FaultCut       = "cut"       // connections end, and new ones are refused
 	FaultBlackhole = "blackhole" // nothing is said, and nothing arrives
+	GateProcess    = "process"   // under the links, within each node
+	GateFilter     = "nftables"  // in each node's kernel
 )
 
 // modes are the gates' words for the faults.
@@ -48,7 +51,11 @@ var modes = map[string]link.Mode{FaultCut: link.Reject, FaultBlackhole: link.Bla
 // changes with everything that is cut and for how long: a consent is to one drill.
 func (s *Spec) Consent(federation, id string) string {
 	peers, planes := slices.Sorted(slices.Values(s.Peers)), slices.Sorted(slices.Values(s.Planes))
-	sum := sha256.Sum256(fmt.Appendf(nil, "domicile drill 1\n%q %q %q %q %q %q %q %s %s", federation, id, s.Isolate, peers, planes, s.Direction, s.Fault, s.Lease, s.For))
+	gate := ""
+	if s.Gate == GateFilter {
+		gate = " " + s.Gate
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "domicile drill 1\n%q %q %q %q %q %q %q %s %s%s", federation, id, s.Isolate, peers, planes, s.Direction, s.Fault, s.Lease, s.For, gate))
 	return "drill/" + hex.EncodeToString(sum[:16])
 }
 
@@ -85,7 +92,11 @@ func (s *Spec) check(f *regions.Federation) error {
 	case len(s.Peers) == 0 || slices.ContainsFunc(s.Peers, stranger) || len(slices.Compact(sorted)) != len(s.Peers):
 		return bad("peers", strings.Join(s.Peers, ","), s.Isolate+" has links with "+strings.Join(links, ", ")+": each once")
 	case len(s.Planes) == 0 || slices.ContainsFunc(s.Planes, func(p link.Plane) bool { return !slices.Contains(link.Planes(), p) }):
-		return bad("planes", fmt.Sprint(s.Planes), "control, data and council, or some of them")
+		return bad("planes", fmt.Sprint(s.Planes), "control, data, council and gossip, or some of them")
+	case s.Gate != "" && s.Gate != GateProcess && s.Gate != GateFilter:
+		return bad("gate", s.Gate, "process or nftables")
+	case s.Gate == GateFilter && slices.ContainsFunc(link.Planes(), func(p link.Plane) bool { return !slices.Contains(s.Planes, p) }):
+		return bad("planes", fmt.Sprint(s.Planes), "all lanes of a link share one port, so a packet filter cuts all of them: name control, data, council and gossip, or say gate: process")
 	case s.Direction != Both && s.Direction != string(regions.In) && s.Direction != string(regions.Out):
 		return bad("direction", s.Direction, "both, in or out, seen from the isolated region")
 	case modes[s.Fault] == "":
@@ -96,6 +107,11 @@ func (s *Spec) check(f *regions.Federation) error {
 		return bad("for", s.For.String(), "at least the lease")
 	}
 	return nil
+}
+
+// all is everything that one region holds for the drill.
+func (s *Spec) all(self, id string, f *regions.Federation) []link.Cut {
+	return append(s.cuts(self, id), s.unwitnessed(self, id, f)...)
 }
 
 // unwitnessed is the cut of the way to the authority's witness, if this region is cut off

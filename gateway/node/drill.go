@@ -12,6 +12,7 @@ import (
 
 	"domicile/api"
 	"domicile/gateway/drill"
+	"domicile/gateway/nft"
 	"domicile/regions/approval"
 	"domicile/regions/link"
 )
@@ -26,8 +27,12 @@ func (n *Node) openDrills(context.Context) error {
 		return n.federation.Addresses(n.cfg.Region)[peer] != nil || n.federation.Witnesses(n.cfg.Region)[peer] != nil
 	})
 	n.onClose("gates", func(context.Context) error { n.gates.Close(); return nil })
+	filter := nft.New(nft.Config{Federation: n.federation, Self: n.cfg.Region, Node: n.cfg.Node, Open: n.gates.Open, Boot: n.seams.Boot, Logger: n.logger})
+	if n.federation.Drills() != nil {
+		filter.Sweep()
+	}
 	n.drills = drill.New(drill.Config{
-		Self: n.cfg.Region, Federation: n.federation, Gates: n.gates, Audit: n.auditDrill, Files: n.searchFiles, Used: used, Proof: proof, Proven: n.auditProof,
+		Self: n.cfg.Region, Federation: n.federation, Gates: n.gates, Filter: filter, Audit: n.auditDrill, Files: n.searchFiles, Used: used, Proof: proof, Proven: n.auditProof,
 		Verifier: &approval.Verifier{Federation: n.federation.Name(), Trust: n.identity, Rules: n.operators(), Clock: n.seams.Clock},
 		Clock:    n.seams.Clock, Boot: n.seams.Boot, Logger: n.logger,
 	})

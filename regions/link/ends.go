@@ -1,8 +1,40 @@
 package link
 
 import (
+	"net"
+	"net/netip"
+
 	"domicile/regions"
 )
+
+// End is an open connection of a link, as this node sees it.
+type End struct {
+	Peer          string
+	Local, Remote netip.AddrPort // zero: the connection has no such address
+}
+
+// Open lists the open connections whose peer is known.
+func (g *Gates) Open() []End {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []End
+	for e := range g.ends {
+		for c := range e.conns {
+			if peer, _ := c.who(); peer != "" {
+				out = append(out, End{peer, addressOf(c.LocalAddr()), addressOf(c.RemoteAddr())})
+			}
+		}
+	}
+	return out
+}
+
+func addressOf(a net.Addr) netip.AddrPort {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		at := tcp.AddrPort()
+		return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+	}
+	return netip.AddrPort{}
+}
 
 // ends are the connections of one mesh under the gates of its node.
 type ends struct {

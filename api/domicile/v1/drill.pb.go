@@ -536,11 +536,12 @@ type DrillSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Isolate       string                 `protobuf:"bytes,1,opt,name=isolate,proto3" json:"isolate,omitempty"`     // region
 	Peers         []string               `protobuf:"bytes,2,rep,name=peers,proto3" json:"peers,omitempty"`         // regions that it is cut off from
-	Planes        []string               `protobuf:"bytes,3,rep,name=planes,proto3" json:"planes,omitempty"`       // control | data | council
+	Planes        []string               `protobuf:"bytes,3,rep,name=planes,proto3" json:"planes,omitempty"`       // control | data | council | gossip
 	Direction     string                 `protobuf:"bytes,4,opt,name=direction,proto3" json:"direction,omitempty"` // both | in | out, seen from the isolated region
 	Fault         string                 `protobuf:"bytes,5,opt,name=fault,proto3" json:"fault,omitempty"`         // cut | blackhole
 	LeaseNano     int64                  `protobuf:"varint,6,opt,name=lease_nano,json=leaseNano,proto3" json:"lease_nano,omitempty"`
 	ForNano       int64                  `protobuf:"varint,7,opt,name=for_nano,json=forNano,proto3" json:"for_nano,omitempty"` // the longest that the cut may last
+	Gate          string                 `protobuf:"bytes,8,opt,name=gate,proto3" json:"gate,omitempty"`                       // process | nftables; empty: process
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -622,6 +623,13 @@ func (x *DrillSpec) GetForNano() int64 {
 		return x.ForNano
 	}
 	return 0
+}
+
+func (x *DrillSpec) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
 }
 
 type ArmDrillRequest struct {
@@ -801,6 +809,7 @@ type DrillState struct {
 	Permitted     bool                   `protobuf:"varint,15,opt,name=permitted,proto3" json:"permitted,omitempty"` // the manifest permits drills
 	NowUnixNano   int64                  `protobuf:"varint,16,opt,name=now_unix_nano,json=nowUnixNano,proto3" json:"now_unix_nano,omitempty"`
 	Map           *DrillMap              `protobuf:"bytes,17,opt,name=map,proto3" json:"map,omitempty"`
+	Node          string                 `protobuf:"bytes,20,opt,name=node,proto3" json:"node,omitempty"`   // of a region of three
 	Proof         *DrillProof            `protobuf:"bytes,18,opt,name=proof,proto3" json:"proof,omitempty"` // absent: no drill in which this node took part is known to have passed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -953,6 +962,13 @@ func (x *DrillState) GetMap() *DrillMap {
 		return x.Map
 	}
 	return nil
+}
+
+func (x *DrillState) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
 }
 
 func (x *DrillState) GetProof() *DrillProof {
@@ -1152,6 +1168,7 @@ type DrillCut struct {
 	Fault         string                 `protobuf:"bytes,4,opt,name=fault,proto3" json:"fault,omitempty"`
 	Drill         string                 `protobuf:"bytes,5,opt,name=drill,proto3" json:"drill,omitempty"` // empty: of none
 	LeftNano      int64                  `protobuf:"varint,6,opt,name=left_nano,json=leftNano,proto3" json:"left_nano,omitempty"`
+	Gate          string                 `protobuf:"bytes,7,opt,name=gate,proto3" json:"gate,omitempty"` // process | nftables; empty: process
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1226,6 +1243,13 @@ func (x *DrillCut) GetLeftNano() int64 {
 		return x.LeftNano
 	}
 	return 0
+}
+
+func (x *DrillCut) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
 }
 
 // DrillEnd is how a drill ended at a node.
@@ -1337,7 +1361,7 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	" \x01(\bR\tlossKnown\x12\x1b\n" +
 	"\tloss_nano\x18\v \x01(\x03R\blossNano\x12\x1c\n" +
 	"\tapprovals\x18\f \x01(\rR\tapprovals\x12\x12\n" +
-	"\x04mode\x18\r \x01(\tR\x04mode\"\xc1\x01\n" +
+	"\x04mode\x18\r \x01(\tR\x04mode\"\xd5\x01\n" +
 	"\tDrillSpec\x12\x18\n" +
 	"\aisolate\x18\x01 \x01(\tR\aisolate\x12\x14\n" +
 	"\x05peers\x18\x02 \x03(\tR\x05peers\x12\x16\n" +
@@ -1346,7 +1370,8 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\x05fault\x18\x05 \x01(\tR\x05fault\x12\x1d\n" +
 	"\n" +
 	"lease_nano\x18\x06 \x01(\x03R\tleaseNano\x12\x19\n" +
-	"\bfor_nano\x18\a \x01(\x03R\aforNano\"\x9c\x01\n" +
+	"\bfor_nano\x18\a \x01(\x03R\aforNano\x12\x12\n" +
+	"\x04gate\x18\b \x01(\tR\x04gate\"\x9c\x01\n" +
 	"\x0fArmDrillRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04spec\x18\x02 \x01(\v2\x16.domicile.v1.DrillSpecR\x04spec\x12\x16\n" +
@@ -1355,7 +1380,7 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\adry_run\x18\x05 \x01(\bR\x06dryRun\"\x1a\n" +
 	"\bDrillRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
-	"\x12DrillStatusRequest\"\xd3\x04\n" +
+	"\x12DrillStatusRequest\"\xe7\x04\n" +
 	"\n" +
 	"DrillState\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x0e\n" +
@@ -1376,7 +1401,8 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\awindows\x18\x0e \x01(\tR\awindows\x12\x1c\n" +
 	"\tpermitted\x18\x0f \x01(\bR\tpermitted\x12\"\n" +
 	"\rnow_unix_nano\x18\x10 \x01(\x03R\vnowUnixNano\x12'\n" +
-	"\x03map\x18\x11 \x01(\v2\x15.domicile.v1.DrillMapR\x03map\x12-\n" +
+	"\x03map\x18\x11 \x01(\v2\x15.domicile.v1.DrillMapR\x03map\x12\x12\n" +
+	"\x04node\x18\x14 \x01(\tR\x04node\x12-\n" +
 	"\x05proof\x18\x12 \x01(\v2\x17.domicile.v1.DrillProofR\x05proof\"\xcc\x01\n" +
 	"\bDrillMap\x12'\n" +
 	"\x0fmanifest_digest\x18\x01 \x01(\tR\x0emanifestDigest\x12'\n" +
@@ -1391,7 +1417,7 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\vDrillRegion\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05peers\x18\x02 \x03(\tR\x05peers\x12\x14\n" +
-	"\x05links\x18\x03 \x03(\tR\x05links\"\x9f\x01\n" +
+	"\x05links\x18\x03 \x03(\tR\x05links\"\xb3\x01\n" +
 	"\bDrillCut\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x16\n" +
 	"\x06planes\x18\x02 \x03(\tR\x06planes\x12\x1e\n" +
@@ -1400,7 +1426,8 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"directions\x12\x14\n" +
 	"\x05fault\x18\x04 \x01(\tR\x05fault\x12\x14\n" +
 	"\x05drill\x18\x05 \x01(\tR\x05drill\x12\x1b\n" +
-	"\tleft_nano\x18\x06 \x01(\x03R\bleftNano\"N\n" +
+	"\tleft_nano\x18\x06 \x01(\x03R\bleftNano\x12\x12\n" +
+	"\x04gate\x18\a \x01(\tR\x04gate\"N\n" +
 	"\bDrillEnd\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03how\x18\x02 \x01(\tR\x03how\x12 \n" +

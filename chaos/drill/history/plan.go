@@ -10,8 +10,9 @@ type Plan struct {
 	Isolate   string        `json:"isolate"`
 	Peers     []string      `json:"peers"`
 	Planes    []string      `json:"planes"`
-	Direction string        `json:"direction"` // both | in | out
-	Fault     string        `json:"fault"`     // cut | blackhole
+	Direction string        `json:"direction"`      // both | in | out
+	Fault     string        `json:"fault"`          // cut | blackhole
+	Gate      string        `json:"gate,omitempty"` // process | nftables; "": process
 	Baseline  time.Duration `json:"baseline_ns"`
 	For       time.Duration `json:"for_ns"`
 	Lease     time.Duration `json:"lease_ns"`

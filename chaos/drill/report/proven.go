@@ -89,7 +89,11 @@ func (s *scene) unproven(r *Report) []string {
 	s.unmoved(r, add)
 	if r.Cut != nil {
 		add("Cuts longer than %s: retention, room on disks and catch-up after hours are not shown.", span(r.Cut.Held().Round(time.Second)))
-		add("Loss of a region's disk, machine or power: nodes ran on behind the cut. A cut by the nodes' own gates is not a network's: routers, names and balancers were not part of it.")
+		by := "the nodes' own gates, which lose no packets,"
+		if s.plan.Gate == "nftables" {
+			by = "the packet filters of the nodes' own kernels"
+		}
+		add("Loss of a region's disk, machine or power: nodes ran on behind the cut. A cut by %s is not a network's: routers, names and balancers were not part of it.", by)
 	}
 	unknown := 0
 	for _, l := range r.Lags {

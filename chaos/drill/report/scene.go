@@ -40,7 +40,7 @@ type heardAt struct {
 	at     time.Duration // no later than
 }
 
-// place is a log, or a topic, in a region.
+// place is a log, a topic or a node in a region.
 type place struct{ of, region string }
 
 func newScene(h *history.History) *scene {
@@ -158,7 +158,7 @@ func (g *gates) take(e *history.Event) {
 // cutOf finds when the fault held, nil when it never did.
 func cutOf(h *history.History) *Cut {
 	var arm, cut, heal gates
-	held := map[string]time.Duration{} // region → it said so of a moment no earlier than this
+	held := map[place]time.Duration{} // node of a region → it said so of a moment no earlier than this
 	c := &Cut{}
 	last := h.Events[len(h.Events)-1].At
 	c.Until = last
@@ -167,19 +167,20 @@ func cutOf(h *history.History) *Cut {
 		if e.Gate == nil || !e.Gate.OK && e.Gate.Act != history.ActLapsed {
 			continue
 		}
+		at := place{e.Gate.Node, e.Region}
 		switch e.Gate.Act {
 		case history.ActArm:
 			arm.take(e)
 		case history.ActCut:
 			cut.take(e)
-			held[e.Region] = e.At
+			held[at] = e.At
 		case history.ActRenew:
-			held[e.Region] = max(e.Gate.Asked, held[e.Region])
+			held[at] = max(e.Gate.Asked, held[at])
 		case history.ActHeal:
 			heal.take(e)
 		case history.ActLapsed, history.ActEnded: // at some moment since it last said that it holds
 			c.Lapsed = c.Lapsed || e.Gate.Act == history.ActLapsed
-			c.Until = min(c.Until, held[e.Region])
+			c.Until = min(c.Until, held[at])
 		}
 	}
 	if !cut.any {
