@@ -49,8 +49,8 @@ func (c *Client) SearchStore(ctx context.Context, q *pb.SearchStoreRequest) (*pb
 	return m, c.asked("search store", err)
 }
 
-// ProveDrill notes that a drill which the node held last has passed.
-func (c *Client) ProveDrill(ctx context.Context, id, chain string) (*pb.DrillState, error) {
-	m, err := pb.NewDrillServiceClient(c.conn).ProveDrill(ctx, &pb.ProveDrillRequest{Id: id, Chain: chain})
+// ProveDrill notes that a drill which the node held last has passed, and what it measured.
+func (c *Client) ProveDrill(ctx context.Context, q *pb.ProveDrillRequest) (*pb.DrillState, error) {
+	m, err := pb.NewDrillServiceClient(c.conn).ProveDrill(ctx, q)
 	return m, c.asked("prove drill", err)
 }

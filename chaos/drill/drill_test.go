@@ -210,7 +210,7 @@ func (r *rig) whole(t *testing.T, p drill.Plan) {
 		t.Errorf("said %v, %d acked, %d rows", said, acked, rows)
 	}
 	r.clean(t, "whole", time.Minute)
-	if err := drill.Prove(t.Context(), &drill.Config{ID: "whole", Plan: p, Nodes: r.nodes}, result.Chain); err != nil {
+	if err := drill.Prove(t.Context(), &drill.Config{ID: "whole", Plan: p, Nodes: r.nodes}, result.Chain, nil); err != nil {
 		t.Error(err)
 	}
 	for name, n := range r.nodes {

@@ -235,13 +235,18 @@ func (h *hold) room(region string, m *pb.LagResponse) {
 	}
 }
 
+// How long acknowledgements take is that of the last so many seconds, and of no fewer.
+const (
+	ackWindow = 10 * time.Second
+	ackEnough = 100
+)
+
 // slow looks at how long acknowledgements took that came under the cut: those of the last
 // seconds, if they are enough to say.
 func (h *hold) slow() {
-	const window, enough = 10 * time.Second, 100
 	limit, r := h.run.Plan.StopWhen.AckP99, h.run
-	p99, of := r.oracle.AckP99(max(r.history.Now()-window, 0))
-	if limit > 0 && of >= enough && p99 > limit {
+	p99, of := r.oracle.AckP99(max(r.history.Now()-ackWindow, 0))
+	if limit > 0 && of >= ackEnough && p99 > limit {
 		h.condition("ack p99 above, seconds", "", p99.Seconds(), limit.Seconds())
 	}
 }

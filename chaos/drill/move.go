@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,16 +22,9 @@ type moved struct {
 // exercise moves what the plan names, by force, to where it says.
 func (r *run) exercise(ctx context.Context) error {
 	var all error
-	for _, x := range r.Plan.Exercise {
-		rpo := int64(0)
-		divergent := false
-		for _, t := range r.plan.Topics {
-			if t.Name == x.Topic {
-				rpo, divergent = int64(t.RPO), t.Isolation == string(placement.Accept)
-			}
-		}
-		q := &pb.MoveRequest{Topic: x.Topic, Slot: x.Log, Kind: string(placement.Forced), Target: x.To, AcceptSpanNano: &rpo, AcceptDivergence: divergent}
-		p, err := r.move(ctx, r.Nodes[x.To], q, false)
+	for i := range r.Plan.Exercise {
+		x := &r.Plan.Exercise[i]
+		p, err := r.move(ctx, r.Nodes[x.To], moveOf(r.plan, x), x.Move, false)
 		if p != nil {
 			r.moved = append(r.moved, moved{wire.LogFromProto(p.GetLog()), p.GetHome(), p.GetTarget()})
 		}
@@ -45,9 +39,13 @@ func (r *run) failback(ctx context.Context) error {
 	for _, m := range r.moved {
 		q := &pb.MoveRequest{Topic: m.log.Topic, Slot: m.log.Slot, Kind: string(placement.Planned), Target: m.from}
 		for {
+			plan := ""
 			err := r.republish(ctx, m)
 			if err == nil {
-				_, err = r.move(ctx, r.Nodes[m.from], q, true)
+				plan, err = r.consented(ctx, r.Nodes[m.from], q)
+			}
+			if err == nil {
+				_, err = r.move(ctx, r.Nodes[m.from], q, plan, true)
 			}
 			if err == nil {
 				break
@@ -82,8 +80,8 @@ func (r *run) republish(ctx context.Context, m moved) error {
 }
 
 // move plans a move, begins it and follows it to its end. The plan is nil if nothing was
-// begun.
-func (r *run) move(ctx context.Context, n *Node, q *pb.MoveRequest, back bool) (*pb.MovePlan, error) {
+// begun. approved is the id of the plan that people have approved; "": nobody had to.
+func (r *run) move(ctx context.Context, n *Node, q *pb.MoveRequest, approved string, back bool) (*pb.MovePlan, error) {
 	p, err := n.Admin.PlanMove(ctx, q)
 	if err != nil {
 		return nil, err
@@ -94,7 +92,7 @@ func (r *run) move(ctx context.Context, n *Node, q *pb.MoveRequest, back bool) (
 			e = wire.EpochFromProto(p.GetEpoch())
 		}
 		m := &history.Move{Topic: q.GetTopic(), Log: wire.LogFromProto(p.GetLog()).String(), Kind: q.GetKind(), Step: step, Back: back, Home: p.GetHome(), To: p.GetTarget(),
-			Epoch: e.String(), Plan: p.GetId(), Proof: l.GetProof(), Text: text}
+			Epoch: e.String(), Plan: p.GetId(), Proof: l.GetProof(), Approved: l.GetApproved(), Text: text}
 		if cut := l.GetCut(); step == history.MoveCut {
 			m.Cut = &cut
 		}
@@ -105,8 +103,9 @@ func (r *run) move(ctx context.Context, n *Node, q *pb.MoveRequest, back bool) (
 		note(history.MoveRefused, why, nil)
 		return nil, errors.New(why)
 	}
+	p.Id = cmp.Or(approved, p.GetId())
 	note(history.MoveAsked, "", nil)
-	if _, err = n.Admin.StartMove(ctx, &pb.StartMoveRequest{Move: q, Plan: p.GetId(), Reason: "drill " + r.ID}); err != nil {
+	if _, err = n.Admin.StartMove(ctx, &pb.StartMoveRequest{Move: q, Plan: p.GetId(), Reason: "drill " + r.ID, Approvals: r.approvals()}); err != nil {
 		note(history.MoveRefused, err.Error(), nil)
 		return nil, err
 	}

@@ -53,6 +53,9 @@ type Exercise struct {
 	Topic string `yaml:"topic"`
 	Log   string `yaml:"log"` // which of the topic's logs; "": its only one
 	To    string `yaml:"to"`
+	// Move is the id of the move's own plan where people have to approve it: they sign it
+	// before the drill begins, and home and target check that as of any move. "": nobody has to.
+	Move string `yaml:"move,omitempty"`
 }
 
 // StopWhen is what ends the cut early. A fault that is not the drill's always does.

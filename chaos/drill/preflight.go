@@ -13,6 +13,7 @@ import (
 	pb "domicile/api/domicile/v1"
 	"domicile/chaos/drill/history"
 	"domicile/chaos/drill/oracle"
+	"domicile/regions"
 )
 
 // Try asks everything that stands before a cut, as a run would, and touches nothing.
@@ -24,7 +25,7 @@ func Try(ctx context.Context, c *Config) ([]Cost, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Config: *c, found: found}
+	r := &run{Config: *c, found: found, plan: found.resolve(&c.Plan, c.Digest)}
 	costs, err := r.check(ctx)
 	return costs, errors.Join(err, r.agreed(costs))
 }
@@ -35,7 +36,7 @@ func (r *run) check(ctx context.Context) ([]Cost, error) {
 		return nil, err
 	}
 	costs, err := Predict(ctx, r.found, &r.Plan)
-	return costs, errors.Join(err, r.permitted(ctx))
+	return costs, errors.Join(err, r.permitted(ctx), r.movable(ctx))
 }
 
 // agreed refuses a drill that costs more real records than anybody has said yes to.
@@ -178,7 +179,18 @@ func (r *run) baseline(ctx context.Context) error {
 	if err := r.ask(ctx, history.Before, nil); err != nil {
 		return err
 	}
-	return r.sound(ctx)
+	return errors.Join(r.quick(), r.sound(ctx))
+}
+
+// quick refuses to cut where acknowledgements take too long already: the cut would be
+// stopped for what it has not done.
+func (r *run) quick() error {
+	p99, of := r.oracle.AckP99(max(r.history.Now()-ackWindow, 0))
+	if limit := r.Plan.StopWhen.AckP99; limit > 0 && of >= ackEnough && p99 > limit {
+		return &api.Error{Code: api.NotReady, Op: "baseline", Field: "stop_when.ack_p99", Value: limit.String(),
+			Hint: fmt.Sprintf("99 of 100 acknowledgements take up to %s without any cut: find out why, or let the plan stop later", regions.Span(p99))}
+	}
+	return nil
 }
 
 // soundWithin is how long a federation may take to be seen sound: an answer that came too

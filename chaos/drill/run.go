@@ -8,14 +8,20 @@ import (
 	"time"
 
 	"domicile/api"
+	pb "domicile/api/domicile/v1"
 	"domicile/chaos/drill/history"
 	"domicile/chaos/drill/oracle"
 	"domicile/regions"
 	"domicile/regions/loss"
 )
 
-// HistoryFile is the history in a drill's folder.
-const HistoryFile = "history.jsonl"
+// HistoryFile is the history in a drill's folder. ApprovalsFolder is where people put
+// approvals while it runs, a line each, any number to a file: those of moves back, of which
+// nobody can know the plan before.
+const (
+	HistoryFile     = "history.jsonl"
+	ApprovalsFolder = "approvals"
+)
 
 // Config says what is run, by whom and on which regions. All of it is required but
 // Approvals, Trust and Say.
@@ -25,7 +31,7 @@ type Config struct {
 	Digest     string // of the plan's file
 	Dir        string // of this drill, made already; nothing in it is replaced
 	Nodes      map[string]*Node
-	Approvals  []string          // signed statements
+	Approvals  []string          // signed statements: of the drill, and of moves in it
 	Confirmed  bool              // somebody has said yes to what real records it costs
 	Controller string            // this program and its version
 	Trust      loss.Certificates // by whom regions' reports of loss may be signed; nil: signatures are not checked
@@ -81,6 +87,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 		return Result{Outcome: history.Refused}, err
 	}
 	r := &run{Config: c, found: found, plan: found.resolve(&c.Plan, c.Digest)}
+	r.whose(ctx)
 	name := found.Status[found.regions()[0]].GetFederation()
 	if r.history, err = history.Create(filepath.Join(c.Dir, HistoryFile), history.Head{Drill: c.ID, Federation: name, Controller: c.Controller}, c.Clock); err != nil {
 		return Result{Outcome: history.Refused}, &api.Error{Code: api.ConfigInvalid, Op: "write history", Field: "dir", Value: c.Dir, Err: err, Hint: "give a folder that can be written, and in which no drill of that id is"}
@@ -95,10 +102,10 @@ func Run(ctx context.Context, c Config) (Result, error) {
 }
 
 // Prove tells the regions that took part that the drill has passed: from then on they say
-// how old that evidence is.
-func Prove(ctx context.Context, c *Config, chain string) error {
+// how old that evidence is, and that of the moves which it has measured.
+func Prove(ctx context.Context, c *Config, chain string, moves []*pb.ProvenMove) error {
 	return each(ctx, c.Nodes, append([]string{c.Plan.Isolate}, c.Plan.Peers...), func(ctx context.Context, n *Node) error {
-		_, err := n.Admin.ProveDrill(ctx, c.ID, chain)
+		_, err := n.Admin.ProveDrill(ctx, &pb.ProveDrillRequest{Id: c.ID, Chain: chain, Moves: moves})
 		return err
 	})
 }
@@ -172,7 +179,7 @@ var errTime = errors.New("the cut has lasted as planned")
 func (r *run) after(ctx context.Context) error {
 	err := r.phase(ctx, history.CatchUp, r.Plan.CatchUp, r.catchUp)
 	if len(r.moved) > 0 {
-		err = errors.Join(err, r.phase(ctx, history.Failback, moveWithin, r.failback))
+		err = errors.Join(err, r.phase(ctx, history.Failback, r.failbackWithin(), r.failback))
 	}
 	within := reconcile
 	if err != nil {

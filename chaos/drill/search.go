@@ -16,15 +16,19 @@ import (
 // marks to be looked for in it: clocks of regions differ.
 const changedBefore = time.Minute
 
-// search has every region look through its own files for the marks of resident records:
+// search has every node of every region look through its own files for the marks of resident records:
 // none may be there of those that may not rest in it, and those that were acknowledged at
 // home have to be found there, else the search shows nothing. The marks are the drill's
 // own; nothing that anybody else stored is asked for or answered.
 func (r *run) search(ctx context.Context) error {
+	var nodes []*Node
+	for _, region := range r.found.regions() {
+		nodes = append(append(nodes, r.Nodes[region]), r.Nodes[region].Others...)
+	}
 	var group sync.WaitGroup
-	errs := make([]error, len(r.found.regions()))
-	for i, region := range r.found.regions() {
-		group.Go(func() { errs[i] = r.searchAt(ctx, r.Nodes[region]) })
+	errs := make([]error, len(nodes))
+	for i, n := range nodes {
+		group.Go(func() { errs[i] = r.searchAt(ctx, n) })
 	}
 	group.Wait()
 	return cmp.Or(errs...)
@@ -48,17 +52,20 @@ func (r *run) searchAt(ctx context.Context, n *Node) error {
 		err = fmt.Errorf("%d marks were looked for, %d answered", len(q.Marks), len(m.GetFound()))
 	}
 	if err != nil {
-		return fmt.Errorf("%s could not search its files: %w", n.Region, err)
+		return fmt.Errorf("%s could not search its files: %w", n.title(), err)
 	}
 	where := n.Region + "'s data folder"
+	if m.GetOutputs() > 0 {
+		where += " and the log of its process"
+	}
 	if m.GetNode() != "" {
-		where = n.Region + "'s data folder at node " + m.GetNode()
+		where += " at node " + m.GetNode()
 	}
 	found := map[bool]*history.Scan{}
 	for i, hits := range m.GetFound() {
 		s := found[home[i]]
 		if s == nil {
-			s = &history.Scan{Where: where, Files: m.GetFiles(), Bytes: m.GetBytes(), Older: m.GetOlder(), Home: home[i]}
+			s = &history.Scan{Where: where, Files: m.GetFiles() + m.GetOutputs(), Bytes: m.GetBytes(), Older: m.GetOlder(), Home: home[i], Beyond: m.GetBeyond()}
 			found[home[i]] = s
 		}
 		s.Sown++

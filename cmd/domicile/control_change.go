@@ -41,13 +41,14 @@ func (f *governFlags) read() (approvals []string, err error) {
 	return readApprovals(f.approvals)
 }
 
+// readApprovals reads signed statements, of which each has a line of its own.
 func readApprovals(paths []string) (lines []string, err error) {
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fileError("read approval", path, err)
 		}
-		lines = append(lines, strings.TrimSpace(string(text)))
+		lines = append(lines, strings.FieldsFunc(string(text), func(c rune) bool { return c == '\n' || c == '\r' })...)
 	}
 	return lines, nil
 }

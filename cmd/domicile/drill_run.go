@@ -35,6 +35,7 @@ func (a *app) drillPlan() *cobra.Command {
 	group := &cobra.Command{Use: "plan", Short: "Write the plan of a drill, and say what it would cost", Example: "  domicile drill plan isolate eu-west --reason OPS-7"}
 	var contexts []string
 	var file, reason, gate string
+	var exercise []string
 	var rate int
 	var lasts, lease, baseline time.Duration
 	cmd := &cobra.Command{
@@ -61,6 +62,9 @@ refused or delayed is said from what each region counted in the last eight days.
 			}
 			p.Last(lasts, lease, baseline)
 			p.Gate = gate
+			if err := exercised(cmd.Context(), f, &p, exercise); err != nil {
+				return err
+			}
 			return a.writePlan(cmd.Context(), f, &p, firstOf(file, "isolate-"+args[0]+".yaml"))
 		},
 	}
@@ -72,9 +76,27 @@ refused or delayed is said from what each region counted in the last eight days.
 	flags.DurationVar(&lasts, "for", 0, "how long the cut lasts (default: a minute, or what is permitted)")
 	flags.DurationVar(&lease, "lease", 0, "after which the cut heals without a controller (default: 10s)")
 	flags.DurationVar(&baseline, "baseline", 0, "how long the regions are watched before the cut (default: a minute)")
+	flags.StringSliceVar(&exercise, "exercise", nil, "TOPIC=REGION: move the topic's log there for real, by force, and back; TOPIC@LOG=REGION where it has several (default: moves are only asked about)")
 	contextsFlag(cmd, &contexts)
 	group.AddCommand(needs(cmd, "reason"))
 	return group
+}
+
+// exercised adds the moves that a drill carries out to its plan, as TOPIC=REGION or
+// TOPIC@LOG=REGION.
+func exercised(ctx context.Context, f *drill.Federation, p *drill.Plan, list []string) error {
+	for _, one := range list {
+		log, to, ok := strings.Cut(one, "=")
+		topic, slot, _ := strings.Cut(log, "@")
+		if !ok || topic == "" || to == "" {
+			return usage("--exercise %s: write TOPIC=REGION", one)
+		}
+		p.Move(topic, slot, to)
+	}
+	if err := p.Check(); err != nil {
+		return err
+	}
+	return drill.PlanMoves(ctx, f, p)
 }
 
 func (a *app) writePlan(ctx context.Context, f *drill.Federation, p *drill.Plan, file string) error {
@@ -123,6 +145,11 @@ func (a *app) adviseDrill(ctx context.Context, f *drill.Federation, p *drill.Pla
 		}
 		if region == p.Isolate && s.GetApprovals() > 0 {
 			fmt.Fprintf(a.out, "It needs the consent of %d besides the one who runs it, to one id, which you choose:\n  domicile drill approve %s --id ID --role operator\n", s.GetApprovals(), file)
+		}
+	}
+	for _, x := range p.Exercise {
+		if x.Move != "" {
+			fmt.Fprintf(a.out, "Its move of %s to %s needs people too, within a quarter of an hour: drill approve signs plan %s with the drill, in the role incident.\n", x.Topic, x.To, x.Move)
 		}
 	}
 	_, err := fmt.Fprintf(a.out, "Next: domicile drill run %s --dry-run\n", file)
@@ -175,19 +202,15 @@ func (a *app) runDrill(ctx context.Context, path string, f *runFlags) error {
 	if id := nodes[p.Isolate]; id != nil && id.Trust != nil {
 		c.Trust = id.Trust
 	}
-	for _, file := range f.approvals {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return fileError("read approval", file, err)
-		}
-		c.Approvals = append(c.Approvals, strings.TrimSpace(string(text)))
+	if c.Approvals, err = readApprovals(f.approvals); err != nil {
+		return err
 	}
 	costs, err := drill.Try(ctx, &c)
 	if f.dryRun || err != nil {
 		return a.tellTry(&c, costs, err)
 	}
 	c.Dir = filepath.Join(f.dir, c.ID)
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(c.Dir, drill.ApprovalsFolder), 0o700); err != nil {
 		return fileError("make the drill's folder", c.Dir, err)
 	}
 	return a.carryOut(ctx, &c)
@@ -207,13 +230,14 @@ func (a *app) carryOut(ctx context.Context, c *drill.Config) error {
 		return refusedDrill(err)
 	}
 	verdict, line := report.Incomplete, result.Why
+	var moves []*pb.ProvenMove
 	h, unread := history.Open(filepath.Join(c.Dir, drill.HistoryFile))
 	if unread == nil {
 		r := report.Judge(h)
-		verdict, line = r.Verdict, r.Line
+		verdict, line, moves = r.Verdict, r.Line, provenMoves(r)
 	}
 	if verdict == report.Pass {
-		if told := drill.Prove(ctx, c, result.Chain); told != nil {
+		if told := drill.Prove(ctx, c, result.Chain, moves); told != nil {
 			fmt.Fprintln(a.err, "not every region was told that it has passed:", oneLine(told.Error()))
 		}
 	}
@@ -234,6 +258,22 @@ func (a *app) carryOut(ctx context.Context, c *drill.Config) error {
 		return ended(code)
 	}
 	return ended(exitFailure)
+}
+
+// provenMoves are the moves of which a drill has measured the RTO, and what was left behind.
+// The way back is another kind of move, and proves nothing of a loss of the home.
+func provenMoves(r *report.Report) (out []*pb.ProvenMove) {
+	for _, m := range r.Moves {
+		if m.Back || m.RTO == nil || !m.Known {
+			continue
+		}
+		p := &pb.ProvenMove{Topic: m.Topic, RtoNano: int64(*m.RTO)}
+		if m.Oldest != nil {
+			p.RpoNano = int64(*m.Oldest)
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // refused is an error that ends with exitRefused whatever its code means for a record.
@@ -279,8 +319,10 @@ func (a *app) drillApprove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "approve PLAN", Short: "Sign your consent to a drill, with your operator's certificate",
 		Long: `Read the plan first. The consent is to one drill, by its id, and to exactly this cut:
-region, peers, planes, direction, fault, lease and time, not to what else the plan says. Give the line that is printed to
-whoever runs the drill, who cannot be you: drill run --approval FILE.`,
+region, peers, planes, direction, fault, lease and time, not to what else the plan says. Of
+each move in the plan that needs people, its own plan is signed too, a line each; in the role
+incident, as such a move is forced. Give what is printed to whoever runs the drill, who cannot
+be you: drill run --approval FILE.`,
 		Example: "  domicile drill approve isolate.yaml --id quarter-4 --role operator",
 		Args:    arguments(1, 1, "a PLAN file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -301,11 +343,19 @@ whoever runs the drill, who cannot be you: drill run --approval FILE.`,
 			if err != nil {
 				return err
 			}
-			text, err := a.sign(s.GetConsent(), role, life)
-			if err != nil {
-				return err
+			signs := []string{s.GetConsent()}
+			for _, x := range p.Exercise {
+				if x.Move != "" {
+					signs = append(signs, x.Move)
+				}
 			}
-			fmt.Fprintln(a.out, text)
+			for _, what := range signs {
+				text, err := a.sign(what, role, life)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(a.out, text)
+			}
 			return nil
 		},
 	}

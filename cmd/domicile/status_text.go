@@ -31,9 +31,29 @@ func renderStatus(s *pb.StatusResponse, now time.Time) string {
 	section(&b, "Policy and manifest", policyRows(s, now), unknown)
 	section(&b, "Certificates", certificateRows(s.GetCertificates(), now), unknown)
 	section(&b, "This node", nodeRows(s), unknown)
+	if len(s.GetEvidence()) > 0 {
+		section(&b, "Proven by drills", evidenceRows(s.GetEvidence(), now), "")
+	}
 	section(&b, "Heals by itself", lines(s.GetHeals()), "nothing to heal")
 	section(&b, "What you can do", lines(s.GetAdvice()), nothingToDo(s))
 	return b.String()
+}
+
+// evidenceRows say how old each proof is. What was never measured is never said to be good.
+func evidenceRows(list []*pb.EvidenceState, now time.Time) (rows [][]string) {
+	for _, e := range list {
+		what, figures := "isolation", "of this region, or of another from it"
+		if e.GetTopic() != "" {
+			what = "RTO of " + e.GetTopic()
+			figures = fmt.Sprintf("%s, the oldest record left behind was %s old", regions.Span(time.Duration(e.GetRtoNano())), regions.Span(time.Duration(e.GetRpoNano())))
+		}
+		if e.GetDrill() == "" {
+			rows = append(rows, []string{what, "never"})
+			continue
+		}
+		rows = append(rows, []string{what, "proven " + sinceText(e.GetAtUnixNano(), now) + " ago", figures + " (drill " + e.GetDrill() + ")"})
+	}
+	return rows
 }
 
 // nothingToDo stands for an empty list of advice. It says that all is well only where

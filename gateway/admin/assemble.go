@@ -20,7 +20,7 @@ func Assemble(v View) *pb.StatusResponse {
 		NowUnixNano: wire.TimeToProto(v.Now), StartedUnixNano: wire.TimeToProto(v.Started),
 		Links: linkStates(&v), Troubles: troubles(&v), Policies: policyStates(&v), Certificates: certificateStates(&v),
 		Clock: &pb.ClockState{StepSeconds: v.ClockStep.Seconds()}, Candidate: v.Policy.Candidate, Logs: uint32(len(v.Holdings)),
-		Warnings: warnings(&v), Seat: seatState(&v), Drill: v.Drill.ID,
+		Warnings: warnings(&v), Seat: seatState(&v), Drill: v.Drill.ID, Evidence: evidence(&v),
 	}
 	if s := v.Storage; s != nil {
 		m.Storage = &pb.StorageState{Healthy: s.Healthy, Reason: s.Reason, UsedBytes: s.Used, LimitBytes: s.Limit, Path: s.Path, Durability: s.Durability}

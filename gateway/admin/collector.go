@@ -40,6 +40,8 @@ var (
 	gossipRefused   = desc("domicile_gossip_refused", "Names and members that the gossip turned away in this run.")
 	storageHealthy  = desc("domicile_storage_healthy", "1 if this region's store takes records.")
 	storageUsed     = desc("domicile_storage_used_bytes", "Bytes used in this region's store.")
+	rtoAge          = desc("domicile_rto_evidence_age_seconds", "Since a drill that has passed moved the topic's log and measured its RTO; absent: never, as far as this node knows.", "topic")
+	rtoMeasured     = desc("domicile_rto_measured_seconds", "RTO of the topic in that drill.", "topic")
 	evidenceAge     = desc("domicile_evidence_age_seconds", "Since the last isolation drill in which this region took part and that has passed; absent: none is known.")
 	drillActive     = desc("domicile_drill_active", "1 while a drill is armed or holds links of this region cut.", "drill", "isolate", "phase")
 	storageLimit    = desc("domicile_storage_limit_bytes", "Bytes this region's store may use.")
@@ -90,6 +92,10 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	if at := v.Drill.Proof.At; !at.IsZero() {
 		gauge(evidenceAge, v.Now.Sub(at).Seconds())
+	}
+	for _, m := range v.Drill.Measured {
+		gauge(rtoAge, v.Now.Sub(m.At).Seconds(), m.Topic)
+		gauge(rtoMeasured, m.RTO.Seconds(), m.Topic)
 	}
 	for _, cert := range v.Certificates {
 		gauge(certificateDays, cert.Ends.Sub(v.Now).Hours()/24, cert.Name, cert.Kind)

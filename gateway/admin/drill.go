@@ -50,7 +50,11 @@ func (s *Drills) HealDrill(_ context.Context, m *pb.DrillRef) (*pb.DrillState, e
 
 // ProveDrill notes that a drill has passed.
 func (s *Drills) ProveDrill(ctx context.Context, m *pb.ProveDrillRequest) (*pb.DrillState, error) {
-	return s.answer(s.Desk.Prove(ctx, s.Caller(ctx), m.GetId(), m.GetChain()))
+	var moves []drill.Measured
+	for _, p := range m.GetMoves() {
+		moves = append(moves, drill.Measured{Topic: p.GetTopic(), RTO: time.Duration(p.GetRtoNano()), RPO: time.Duration(p.GetRpoNano())})
+	}
+	return s.answer(s.Desk.Prove(ctx, s.Caller(ctx), m.GetId(), m.GetChain(), moves))
 }
 
 // DrillStatus says what is held.
@@ -63,7 +67,7 @@ func (s *Drills) answer(d drill.State, err error) (*pb.DrillState, error) {
 		return nil, wire.GRPCError(err)
 	}
 	c := &s.Desk.Config
-	m := &pb.DrillState{Region: c.Self, Node: s.Node, Id: d.ID, Phase: string(d.Phase), By: d.By, Consent: d.Consent, LeftNano: int64(d.Left), CapLeftNano: int64(d.CapLeft),
+	m := &pb.DrillState{Region: c.Self, Node: s.Node, Id: d.ID, Phase: string(d.Phase), By: d.By, Consent: d.Consent, Approved: d.Approved, LeftNano: int64(d.Left), CapLeftNano: int64(d.CapLeft),
 		NowUnixNano: wire.TimeToProto(c.Clock.Now()), SinceUnixNano: wire.TimeToProto(d.Since)}
 	if d.Spec.Isolate != "" {
 		m.Spec = SpecToProto(d.Spec)
@@ -138,6 +142,28 @@ func drillWarnings(s *drill.State) []string {
 	return []string{"drill " + s.ID + " " + what}
 }
 
+// evidence says how old the proofs are that drills have measured: of the region's being cut
+// off, and of the move of each topic that may move. It says nothing where nobody may drill.
+func evidence(v *View) []*pb.EvidenceState {
+	if v.Federation.Drills() == nil && v.Drill.Proof.ID == "" {
+		return nil
+	}
+	out := []*pb.EvidenceState{{Drill: v.Drill.Proof.ID, AtUnixNano: wire.TimeToProto(v.Drill.Proof.At)}}
+	for _, name := range v.Federation.Topics() {
+		if t, _ := v.Federation.Topic(name); !t.Movable() {
+			continue
+		}
+		e := &pb.EvidenceState{Topic: name}
+		for _, m := range v.Drill.Measured {
+			if m.Topic == name {
+				e.Drill, e.AtUnixNano, e.RtoNano, e.RpoNano = m.Drill, wire.TimeToProto(m.At), int64(m.RTO), int64(m.RPO)
+			}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
 // Permissions says what may fail over to this region.
 func (s *Drills) Permissions(ctx context.Context, q *pb.PermissionsRequest) (*pb.PermissionsResponse, error) {
 	revision, list, err := s.Ask(ctx, q.GetTopic())
@@ -157,7 +183,7 @@ func (s *Drills) SearchStore(ctx context.Context, q *pb.SearchStoreRequest) (*pb
 	if err != nil {
 		return nil, wire.GRPCError(err)
 	}
-	return &pb.SearchStoreResponse{Region: s.Desk.Self, Node: s.Node, Files: found.Files, Bytes: found.Bytes, Older: found.Older, Found: found.Marks}, nil
+	return &pb.SearchStoreResponse{Region: s.Desk.Self, Node: s.Node, Files: found.Files, Bytes: found.Bytes, Older: found.Older, Found: found.Marks, Outputs: found.Outputs, Beyond: found.Beyond}, nil
 }
 
 func permissionToProto(p *failover.Permission) *pb.Permission {

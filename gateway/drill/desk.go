@@ -36,7 +36,8 @@ type Filter interface {
 	Active() []link.Cut
 }
 
-// Config is what a Desk works with. All of it is required but Used and Proof.
+// Config is what a Desk works with. All of it is required but Used, Proof
+// and Measured.
 type Config struct {
 	Self       string
 	Federation *regions.Federation
@@ -49,8 +50,9 @@ type Config struct {
 	// Audit notes that a drill was armed, before anything is cut.
 	Audit func(ctx context.Context, id, reason string) error
 	// Proven notes that a drill has passed, before it is shown.
-	Proven func(ctx context.Context, id, chain string) error
-	Proof  Proof // of before this run
+	Proven   func(ctx context.Context, id, chain string, moves []Measured) error
+	Proof    Proof               // of before this run
+	Measured map[string]Measured // likewise, by topic
 	// Used are the ids that were armed here before this run, and when.
 	Used map[string]time.Time
 	// Files looks for texts in the files of this node that were changed since an instant.
@@ -97,6 +99,10 @@ type State struct {
 	Last     End           // zero: none in this run
 	Consent  string        // what approvals sign
 	Proof    Proof         // the last drill that has passed here
+	// Measured are the last moves that drills which have passed here have carried out, by topic.
+	Measured []Measured
+	// Of a dry run: the people whose approvals count here.
+	Approved []string
 }
 
 // Desk is a node's part in drills. One is held at a time. It is safe for concurrent use.
@@ -109,7 +115,9 @@ type Desk struct {
 	held  *held
 	last  End
 	proof Proof
-	used  map[string]time.Time // ids, and when they were armed here: a consent is to one drill
+	// by topic
+	measured map[string]Measured
+	used     map[string]time.Time // ids, and when they were armed here: a consent is to one drill
 }
 
 type held struct {
@@ -127,8 +135,9 @@ type held struct {
 
 // New is a desk that holds nothing.
 func New(c Config) *Desk {
-	d := &Desk{Config: c, used: map[string]time.Time{}}
+	d := &Desk{Config: c, used: map[string]time.Time{}, measured: map[string]Measured{}}
 	maps.Copy(d.used, c.Used)
+	maps.Copy(d.measured, c.Measured)
 	d.proof = c.Proof
 	return d
 }
@@ -145,7 +154,8 @@ func (d *Desk) Active() string {
 // approvals and the present state allow it. who is the operator's name. A dry run only
 // checks; one without a reason checks no approvals and tells what they have to sign. Sent again by the same person it is the same drill, with its lease begun anew.
 func (d *Desk) Arm(ctx context.Context, who, id string, s Spec, reason string, approvals []string, dryRun bool) (State, error) {
-	if err := d.permitted(who, id, &s, reason, approvals, dryRun); err != nil {
+	people, err := d.permitted(who, id, &s, reason, approvals, dryRun)
+	if err != nil {
 		return State{}, err
 	}
 	d.mu.Lock()
@@ -162,7 +172,7 @@ func (d *Desk) Arm(ctx context.Context, who, id string, s Spec, reason string, a
 			return State{}, err
 		}
 		out := d.state()
-		out.Spec, out.Consent = s, s.Consent(d.Federation.Name(), id)
+		out.Spec, out.Consent, out.By, out.Approved = s, s.Consent(d.Federation.Name(), id), who, people
 		return out, nil
 	}
 	if err := d.unused(id); err != nil {
@@ -196,30 +206,32 @@ func (d *Desk) unused(id string) error {
 	return nil
 }
 
-// permitted asks everything that does not depend on what is held.
-func (d *Desk) permitted(who, id string, s *Spec, reason string, approvals []string, dryRun bool) error {
+// permitted asks everything that does not depend on what is held. It answers the people who
+// have approved.
+func (d *Desk) permitted(who, id string, s *Spec, reason string, approvals []string, dryRun bool) ([]string, error) {
 	if len(id) > maxID || regions.CheckName(id) != nil {
-		return &api.Error{Code: api.BadRequest, Op: "arm drill", Field: "id", Value: id, Hint: fmt.Sprintf("at most %d letters, digits and dashes", maxID)}
+		return nil, &api.Error{Code: api.BadRequest, Op: "arm drill", Field: "id", Value: id, Hint: fmt.Sprintf("at most %d letters, digits and dashes", maxID)}
 	}
 	if err := s.Check(d.Federation, d.Clock.Now()); err != nil {
-		return err
+		return nil, err
 	}
 	if s.cuts(d.Self, id) == nil {
-		return &api.Error{Code: api.BadRequest, Op: "arm drill", Field: "peers", Value: strings.Join(s.Peers, ","), Hint: d.Self + " is neither isolated nor one of the peers"}
+		return nil, &api.Error{Code: api.BadRequest, Op: "arm drill", Field: "peers", Value: strings.Join(s.Peers, ","), Hint: d.Self + " is neither isolated nor one of the peers"}
 	}
 	if err := d.Verifier.Rules.Has(who, approval.Operator, approval.Incident); err != nil {
-		return err
+		return nil, err
 	}
 	if dryRun && reason == "" && len(approvals) == 0 {
-		return nil // asked for what an approval has to sign
+		return nil, nil // asked for what an approval has to sign
 	}
 	if strings.TrimSpace(reason) == "" || len(reason) > 500 {
-		return &api.Error{Code: api.BadRequest, Op: "arm drill", Field: "reason", Hint: "say why, in at most 500 bytes: it is kept in the audits"}
+		return nil, &api.Error{Code: api.BadRequest, Op: "arm drill", Field: "reason", Hint: "say why, in at most 500 bytes: it is kept in the audits"}
 	}
 	return d.approved(approvals, s.Consent(d.Federation.Name(), id), who)
 }
 
-func (d *Desk) approved(texts []string, consent, who string) error {
+// approved answers the people who have approved, if they are enough.
+func (d *Desk) approved(texts []string, consent, who string) ([]string, error) {
 	need := d.Federation.Drills().Approvals
 	var signed []approval.Signed
 	var why []string
@@ -236,10 +248,14 @@ func (d *Desk) approved(texts []string, consent, who string) error {
 		why = append(why, err.Error())
 	}
 	if len(people) >= need {
-		return nil
+		var names []string
+		for _, p := range people {
+			names = append(names, p.Name)
+		}
+		return names, nil
 	}
 	hint := fmt.Sprintf("%d of %d people have approved %s, other than the one who asks: domicile drill approve", len(people), need, consent)
-	return &api.Error{Code: api.PermissionDenied, Op: "arm drill", Region: d.Self, Field: "approvals", Hint: strings.Join(append([]string{hint}, why...), "; ")}
+	return nil, &api.Error{Code: api.PermissionDenied, Op: "arm drill", Region: d.Self, Field: "approvals", Hint: strings.Join(append([]string{hint}, why...), "; ")}
 }
 
 // free refuses while a drill or another fault holds a link of the region.
@@ -272,7 +288,8 @@ func (d *Desk) Cut(who, id string) (State, error) {
 		return d.state(), err
 	}
 	// What was true when it was armed may not be any more.
-	if err = errors.Join(h.spec.Check(d.Federation, d.Clock.Now()), d.approved(h.texts, h.consent, who)); err != nil {
+	_, err = d.approved(h.texts, h.consent, who)
+	if err = errors.Join(h.spec.Check(d.Federation, d.Clock.Now()), err); err != nil {
 		d.drop(h, Healed)
 		return State{}, err
 	}
@@ -421,6 +438,9 @@ func (d *Desk) drop(h *held, how string) {
 
 func (d *Desk) state() State {
 	s := State{Last: d.last, Proof: d.proof, Cuts: d.Gates.Active(), Filtered: d.Filter.Active()}
+	for _, topic := range slices.Sorted(maps.Keys(d.measured)) {
+		s.Measured = append(s.Measured, d.measured[topic])
+	}
 	h := d.held
 	if h == nil {
 		return s

@@ -93,7 +93,10 @@ func newRig(t *testing.T, self string, approvals int) *rig {
 	r.Desk = drill.New(drill.Config{Self: self, Federation: f, Gates: r.gates, Filter: r.filter,
 		Verifier: &approval.Verifier{Federation: "shop", Trust: trust, Clock: r.clock, Rules: approval.Rules{{Match: "*", Roles: []string{approval.Operator}}}},
 		Audit:    func(_ context.Context, id, reason string) error { r.acts = append(r.acts, id+" "+reason); return nil },
-		Proven:   func(_ context.Context, id, chain string) error { r.acts = append(r.acts, id+" passed"); return nil },
+		Proven: func(_ context.Context, id, chain string, _ []drill.Measured) error {
+			r.acts = append(r.acts, id+" passed")
+			return nil
+		},
 		Files: func(_ context.Context, texts []string, _ time.Time) (drill.Found, error) {
 			return drill.Found{Marks: make([]uint64, len(texts))}, nil
 		},
@@ -270,20 +273,23 @@ func TestR14i_OnlyADrillsMarksAreLookedFor(t *testing.T) {
 func TestR14i_EvidenceIsOfADrillThatWasHeldHere(t *testing.T) {
 	r := newRig(t, "eu-west", 0)
 	chain := strings.Repeat("0", 64)
-	if _, err := r.Prove(t.Context(), "ada", "d-1", chain); api.CodeOf(err) != api.Conflict || r.State().Proof != (drill.Proof{}) {
+	if _, err := r.Prove(t.Context(), "ada", "d-1", chain, nil); api.CodeOf(err) != api.Conflict || r.State().Proof != (drill.Proof{}) {
 		t.Errorf("nothing was held: %v", err)
 	}
 	if _, err := r.Arm(t.Context(), "ada", "d-1", isolate(), "test", nil, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Prove(t.Context(), "ada", "d-1", chain); api.CodeOf(err) != api.Conflict {
+	if _, err := r.Prove(t.Context(), "ada", "d-1", chain, nil); api.CodeOf(err) != api.Conflict {
 		t.Errorf("it is held still: %v", err)
 	}
 	if _, err := r.Heal("d-1"); err != nil {
 		t.Fatal(err)
 	}
 	r.clock.Advance(time.Minute)
-	s, err := r.Prove(t.Context(), "ada", "d-1", chain)
+	if _, err := r.Prove(t.Context(), "ada", "d-1", chain, []drill.Measured{{Topic: "nosuch"}}); api.CodeOf(err) != api.BadRequest {
+		t.Errorf("of a topic that is not there: %v", err)
+	}
+	s, err := r.Prove(t.Context(), "ada", "d-1", chain, nil)
 	if want := (drill.Proof{ID: "d-1", By: "ada", Chain: chain, At: r.clock.Now()}); err != nil || s.Proof != want || r.acts[len(r.acts)-1] != "d-1 passed" {
 		t.Errorf("%+v %v %v", s.Proof, r.acts, err)
 	}

@@ -15,6 +15,8 @@ type Found struct {
 	Files, Older uint64 // read to their end; not read, as they were last changed before
 	Bytes        uint64
 	Marks        []uint64 // occurrences of each mark
+	Outputs      uint64   // files outside the data folder that the process writes its log to
+	Beyond       []string // what could not be looked through, in words
 }
 
 // maxMarks is more than a drill has producers.

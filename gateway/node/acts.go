@@ -14,6 +14,7 @@ import (
 
 	"domicile/api"
 	"domicile/gateway/door"
+	"domicile/gateway/drill"
 	"domicile/mirror"
 	"domicile/regions"
 )
@@ -27,21 +28,22 @@ const maxReason = 500 // bytes of an operator's reason
 
 // act is one line of the audit.
 type act struct {
-	At      time.Time `json:"at"`
-	Who     string    `json:"who"` // the name in the operator's certificate
-	Act     string    `json:"act"` // "delete", "purge", "reload", "policy", or of a log's move "move", "approve", "abort", "resolve"; of the authority "found", "add-voter", "remove-voter", "snapshot"; "drill" when one is armed, "drill-passed" once it is known to have
-	Topic   string    `json:"topic,omitempty"`
-	Forced  bool      `json:"forced"`
-	Reason  string    `json:"reason,omitempty"`
-	Plan    string    `json:"plan,omitempty"`            // of a move, or a drill's id
-	Chain   string    `json:"chain,omitempty"`           // of a drill that has passed: the last hash of its history
-	Before  string    `json:"manifest_before,omitempty"` // of a reload: digests
-	After   string    `json:"manifest_after,omitempty"`
-	Policy  *actOn    `json:"policy,omitempty"`  // that was activated
-	Changes []string  `json:"changes,omitempty"` // of a reload: topic: what, and the fields that differ
-	Logs    []actLog  `json:"logs,omitempty"`    // of the last line: those that it was done to
-	Failed  string    `json:"failed,omitempty"`  // the log at which it ended before its end
-	Outcome string    `json:"outcome"`           // "begun", "done", or why it failed
+	At      time.Time        `json:"at"`
+	Who     string           `json:"who"` // the name in the operator's certificate
+	Act     string           `json:"act"` // "delete", "purge", "reload", "policy", or of a log's move "move", "approve", "abort", "resolve"; of the authority "found", "add-voter", "remove-voter", "snapshot"; "drill" when one is armed, "drill-passed" once it is known to have
+	Topic   string           `json:"topic,omitempty"`
+	Forced  bool             `json:"forced"`
+	Reason  string           `json:"reason,omitempty"`
+	Plan    string           `json:"plan,omitempty"`            // of a move, or a drill's id
+	Chain   string           `json:"chain,omitempty"`           // of a drill that has passed: the last hash of its history
+	Moves   []drill.Measured `json:"moves,omitempty"`           // that it has measured
+	Before  string           `json:"manifest_before,omitempty"` // of a reload: digests
+	After   string           `json:"manifest_after,omitempty"`
+	Policy  *actOn           `json:"policy,omitempty"`  // that was activated
+	Changes []string         `json:"changes,omitempty"` // of a reload: topic: what, and the fields that differ
+	Logs    []actLog         `json:"logs,omitempty"`    // of the last line: those that it was done to
+	Failed  string           `json:"failed,omitempty"`  // the log at which it ended before its end
+	Outcome string           `json:"outcome"`           // "begun", "done", or why it failed
 }
 
 // actOn is a signed policy in the audit.

@@ -10,6 +10,7 @@ import (
 
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
+	"domicile/gateway/drill"
 	"domicile/regions"
 	"domicile/regions/approval"
 )
@@ -64,11 +65,11 @@ func TestR14i_AConsentToADrillCountsOnceOverARestart(t *testing.T) {
 	n := &Node{cfg: Config{Data: t.TempDir()}, seams: Seams{Clock: clock}}
 	path := filepath.Join(n.cfg.Data, actsFile)
 	used := func() map[string]time.Time {
-		u, _, err := drillsOf(path, clock.Now().Add(-approval.MaxLife))
+		past, err := drillsOf(path, clock.Now().Add(-approval.MaxLife))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return u
+		return past.used
 	}
 	if len(used()) != 0 {
 		t.Error("no audit is no drill")
@@ -93,12 +94,16 @@ func TestR14i_AConsentToADrillCountsOnceOverARestart(t *testing.T) {
 		t.Errorf("%v", u)
 	}
 	passed := clock.Now()
-	if err := n.auditProof(t.Context(), "two", "abc"); err != nil {
+	if err := n.auditProof(t.Context(), "two", "abc", []drill.Measured{{Topic: "news", RTO: 3 * time.Second}}); err != nil {
 		t.Fatal(err)
 	}
 	clock.Advance(approval.MaxLife - time.Hour)
-	if _, proof, err := drillsOf(path, clock.Now()); err != nil || proof.ID != "two" || proof.Chain != "abc" || !proof.At.Equal(passed) {
-		t.Errorf("evidence: %+v %v", proof, err)
+	past, err := drillsOf(path, clock.Now())
+	if err != nil || past.proof.ID != "two" || past.proof.Chain != "abc" || !past.proof.At.Equal(passed) {
+		t.Errorf("evidence: %+v %v", past.proof, err)
+	}
+	if m := past.measured["news"]; m.Drill != "two" || m.RTO != 3*time.Second || !m.At.Equal(passed) || len(past.measured) != 1 {
+		t.Errorf("measured: %+v", past.measured)
 	}
 	if u := used(); len(u) != 1 || u["two"].IsZero() {
 		t.Errorf("a day later: %v", u)

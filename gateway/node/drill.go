@@ -19,7 +19,7 @@ import (
 
 // openDrills makes what operators cut links with. What it holds ends with the node.
 func (n *Node) openDrills(context.Context) error {
-	used, proof, err := drillsOf(filepath.Join(n.cfg.Data, actsFile), n.seams.Clock.Now().Add(-approval.MaxLife))
+	past, err := drillsOf(filepath.Join(n.cfg.Data, actsFile), n.seams.Clock.Now().Add(-approval.MaxLife))
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (n *Node) openDrills(context.Context) error {
 		filter.Sweep()
 	}
 	n.drills = drill.New(drill.Config{
-		Self: n.cfg.Region, Federation: n.federation, Gates: n.gates, Filter: filter, Audit: n.auditDrill, Files: n.searchFiles, Used: used, Proof: proof, Proven: n.auditProof,
+		Self: n.cfg.Region, Federation: n.federation, Gates: n.gates, Filter: filter, Audit: n.auditDrill, Files: n.searchFiles, Used: past.used, Proof: past.proof, Measured: past.measured, Proven: n.auditProof,
 		Verifier: &approval.Verifier{Federation: n.federation.Name(), Trust: n.identity, Rules: n.operators(), Clock: n.seams.Clock},
 		Clock:    n.seams.Clock, Boot: n.seams.Boot, Logger: n.logger,
 	})
@@ -40,13 +40,21 @@ func (n *Node) openDrills(context.Context) error {
 	return nil
 }
 
+// pastDrills is what the audit says of drills.
+type pastDrills struct {
+	used     map[string]time.Time // armed here, and when
+	proof    drill.Proof          // the last that has passed
+	measured map[string]drill.Measured
+}
+
 // drillsOf reads in the audit which drills were armed here since an instant, so that a
-// restart does not make a consent count twice, and which was the last that has passed.
-func drillsOf(path string, since time.Time) (used map[string]time.Time, proof drill.Proof, err error) {
-	used = map[string]time.Time{}
+// restart does not make a consent count twice, which was the last that has passed, and what
+// moves such drills have measured.
+func drillsOf(path string, since time.Time) (past pastDrills, err error) {
+	past.used, past.measured = map[string]time.Time{}, map[string]drill.Measured{}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return used, proof, nil
+		return past, nil
 	}
 	if err == nil {
 		defer f.Close()
@@ -57,17 +65,21 @@ func drillsOf(path string, since time.Time) (used map[string]time.Time, proof dr
 			switch torn := json.Unmarshal(lines.Bytes(), &a) != nil; {
 			case torn: // it began nothing
 			case a.Act == drillArmed && !a.At.Before(since):
-				used[a.Plan] = a.At
+				past.used[a.Plan] = a.At
 			case a.Act == drillPassed:
-				proof = drill.Proof{ID: a.Plan, By: a.Who, Chain: a.Chain, At: a.At}
+				past.proof = drill.Proof{ID: a.Plan, By: a.Who, Chain: a.Chain, At: a.At}
+				for _, m := range a.Moves {
+					m.Drill, m.At = a.Plan, a.At
+					past.measured[m.Topic] = m
+				}
 			}
 		}
 		err = lines.Err()
 	}
 	if err != nil {
-		return nil, proof, &api.Error{Code: api.StorageFailed, Op: "read audit", Field: "data", Value: path, Err: err, Hint: "it says which drills were armed here: see that the disk can be read"}
+		return pastDrills{}, &api.Error{Code: api.StorageFailed, Op: "read audit", Field: "data", Value: path, Err: err, Hint: "it says which drills were armed here: see that the disk can be read"}
 	}
-	return used, proof, nil
+	return past, nil
 }
 
 // Acts of drills in the audit.
@@ -83,7 +95,7 @@ func (n *Node) auditDrill(ctx context.Context, id, reason string) error {
 }
 
 // auditProof notes in this region's audit that a drill has passed.
-func (n *Node) auditProof(ctx context.Context, id, chain string) error {
-	_, err := n.begin(ctx, act{Act: drillPassed, Plan: id, Chain: chain})
+func (n *Node) auditProof(ctx context.Context, id, chain string, moves []drill.Measured) error {
+	_, err := n.begin(ctx, act{Act: drillPassed, Plan: id, Chain: chain, Moves: moves})
 	return err
 }

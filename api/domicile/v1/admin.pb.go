@@ -78,8 +78,9 @@ type StatusResponse struct {
 	Logs            uint32                 `protobuf:"varint,17,opt,name=logs,proto3" json:"logs,omitempty"`          // logs this region holds
 	Warnings        []string               `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	Seat            *SeatState             `protobuf:"bytes,19,opt,name=seat,proto3" json:"seat,omitempty"`
-	Drill           string                 `protobuf:"bytes,21,opt,name=drill,proto3" json:"drill,omitempty"` // id of the drill that is armed or cut at the node that was asked; empty: none
-	From            string                 `protobuf:"bytes,20,opt,name=from,proto3" json:"from,omitempty"`   // the node whose links, logs and troubles these are; empty: the one that was asked
+	Drill           string                 `protobuf:"bytes,21,opt,name=drill,proto3" json:"drill,omitempty"`       // id of the drill that is armed or cut at the node that was asked; empty: none
+	From            string                 `protobuf:"bytes,20,opt,name=from,proto3" json:"from,omitempty"`         // the node whose links, logs and troubles these are; empty: the one that was asked
+	Evidence        []*EvidenceState       `protobuf:"bytes,23,rep,name=evidence,proto3" json:"evidence,omitempty"` // of drills: the region's own, then each topic whose logs may move
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -261,6 +262,90 @@ func (x *StatusResponse) GetFrom() string {
 	return ""
 }
 
+func (x *StatusResponse) GetEvidence() []*EvidenceState {
+	if x != nil {
+		return x.Evidence
+	}
+	return nil
+}
+
+// EvidenceState is how old the proof of something is that drills have measured.
+type EvidenceState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"` // whose move was measured; empty: that the region was cut off, or others from it
+	Drill         string                 `protobuf:"bytes,2,opt,name=drill,proto3" json:"drill,omitempty"` // empty: never, as far as this node knows
+	AtUnixNano    int64                  `protobuf:"varint,3,opt,name=at_unix_nano,json=atUnixNano,proto3" json:"at_unix_nano,omitempty"`
+	RtoNano       int64                  `protobuf:"varint,4,opt,name=rto_nano,json=rtoNano,proto3" json:"rto_nano,omitempty"`
+	RpoNano       int64                  `protobuf:"varint,5,opt,name=rpo_nano,json=rpoNano,proto3" json:"rpo_nano,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvidenceState) Reset() {
+	*x = EvidenceState{}
+	mi := &file_domicile_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvidenceState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvidenceState) ProtoMessage() {}
+
+func (x *EvidenceState) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvidenceState.ProtoReflect.Descriptor instead.
+func (*EvidenceState) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *EvidenceState) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *EvidenceState) GetDrill() string {
+	if x != nil {
+		return x.Drill
+	}
+	return ""
+}
+
+func (x *EvidenceState) GetAtUnixNano() int64 {
+	if x != nil {
+		return x.AtUnixNano
+	}
+	return 0
+}
+
+func (x *EvidenceState) GetRtoNano() int64 {
+	if x != nil {
+		return x.RtoNano
+	}
+	return 0
+}
+
+func (x *EvidenceState) GetRpoNano() int64 {
+	if x != nil {
+		return x.RpoNano
+	}
+	return 0
+}
+
 // SeatState is a region's nodes and who of them writes its logs, as one of them knows it.
 type SeatState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -279,7 +364,7 @@ type SeatState struct {
 
 func (x *SeatState) Reset() {
 	*x = SeatState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[2]
+	mi := &file_domicile_v1_admin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -291,7 +376,7 @@ func (x *SeatState) String() string {
 func (*SeatState) ProtoMessage() {}
 
 func (x *SeatState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[2]
+	mi := &file_domicile_v1_admin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -304,7 +389,7 @@ func (x *SeatState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeatState.ProtoReflect.Descriptor instead.
 func (*SeatState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SeatState) GetMode() string {
@@ -386,7 +471,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[3]
+	mi := &file_domicile_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -398,7 +483,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[3]
+	mi := &file_domicile_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -411,7 +496,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *NodeState) GetName() string {
@@ -486,7 +571,7 @@ type LinkState struct {
 
 func (x *LinkState) Reset() {
 	*x = LinkState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[4]
+	mi := &file_domicile_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -498,7 +583,7 @@ func (x *LinkState) String() string {
 func (*LinkState) ProtoMessage() {}
 
 func (x *LinkState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[4]
+	mi := &file_domicile_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -511,7 +596,7 @@ func (x *LinkState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkState.ProtoReflect.Descriptor instead.
 func (*LinkState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LinkState) GetPeer() string {
@@ -636,7 +721,7 @@ type LogTrouble struct {
 
 func (x *LogTrouble) Reset() {
 	*x = LogTrouble{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[5]
+	mi := &file_domicile_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -648,7 +733,7 @@ func (x *LogTrouble) String() string {
 func (*LogTrouble) ProtoMessage() {}
 
 func (x *LogTrouble) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[5]
+	mi := &file_domicile_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -661,7 +746,7 @@ func (x *LogTrouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogTrouble.ProtoReflect.Descriptor instead.
 func (*LogTrouble) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LogTrouble) GetLog() *LogId {
@@ -743,7 +828,7 @@ type PolicyState struct {
 
 func (x *PolicyState) Reset() {
 	*x = PolicyState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[6]
+	mi := &file_domicile_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +840,7 @@ func (x *PolicyState) String() string {
 func (*PolicyState) ProtoMessage() {}
 
 func (x *PolicyState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[6]
+	mi := &file_domicile_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +853,7 @@ func (x *PolicyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyState.ProtoReflect.Descriptor instead.
 func (*PolicyState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PolicyState) GetRegion() string {
@@ -839,7 +924,7 @@ type CertificateState struct {
 
 func (x *CertificateState) Reset() {
 	*x = CertificateState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[7]
+	mi := &file_domicile_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -851,7 +936,7 @@ func (x *CertificateState) String() string {
 func (*CertificateState) ProtoMessage() {}
 
 func (x *CertificateState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[7]
+	mi := &file_domicile_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -864,7 +949,7 @@ func (x *CertificateState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateState.ProtoReflect.Descriptor instead.
 func (*CertificateState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CertificateState) GetName() string {
@@ -909,7 +994,7 @@ type StorageState struct {
 
 func (x *StorageState) Reset() {
 	*x = StorageState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[8]
+	mi := &file_domicile_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1006,7 @@ func (x *StorageState) String() string {
 func (*StorageState) ProtoMessage() {}
 
 func (x *StorageState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[8]
+	mi := &file_domicile_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1019,7 @@ func (x *StorageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorageState.ProtoReflect.Descriptor instead.
 func (*StorageState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StorageState) GetHealthy() bool {
@@ -988,7 +1073,7 @@ type ClockState struct {
 
 func (x *ClockState) Reset() {
 	*x = ClockState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[9]
+	mi := &file_domicile_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1085,7 @@ func (x *ClockState) String() string {
 func (*ClockState) ProtoMessage() {}
 
 func (x *ClockState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[9]
+	mi := &file_domicile_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1098,7 @@ func (x *ClockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockState.ProtoReflect.Descriptor instead.
 func (*ClockState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ClockState) GetStepSeconds() float64 {
@@ -1060,7 +1145,7 @@ type LogLag struct {
 
 func (x *LogLag) Reset() {
 	*x = LogLag{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[10]
+	mi := &file_domicile_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1157,7 @@ func (x *LogLag) String() string {
 func (*LogLag) ProtoMessage() {}
 
 func (x *LogLag) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[10]
+	mi := &file_domicile_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1170,7 @@ func (x *LogLag) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLag.ProtoReflect.Descriptor instead.
 func (*LogLag) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LogLag) GetLog() *LogId {
@@ -1272,7 +1357,7 @@ type TopicsRequest struct {
 
 func (x *TopicsRequest) Reset() {
 	*x = TopicsRequest{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[11]
+	mi := &file_domicile_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1369,7 @@ func (x *TopicsRequest) String() string {
 func (*TopicsRequest) ProtoMessage() {}
 
 func (x *TopicsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[11]
+	mi := &file_domicile_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1382,7 @@ func (x *TopicsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicsRequest.ProtoReflect.Descriptor instead.
 func (*TopicsRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TopicsRequest) GetTopic() string {
@@ -1317,7 +1402,7 @@ type TopicsResponse struct {
 
 func (x *TopicsResponse) Reset() {
 	*x = TopicsResponse{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[12]
+	mi := &file_domicile_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1414,7 @@ func (x *TopicsResponse) String() string {
 func (*TopicsResponse) ProtoMessage() {}
 
 func (x *TopicsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[12]
+	mi := &file_domicile_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1427,7 @@ func (x *TopicsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicsResponse.ProtoReflect.Descriptor instead.
 func (*TopicsResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TopicsResponse) GetTopics() []*TopicState {
@@ -1373,7 +1458,7 @@ type TopicState struct {
 
 func (x *TopicState) Reset() {
 	*x = TopicState{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[13]
+	mi := &file_domicile_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1470,7 @@ func (x *TopicState) String() string {
 func (*TopicState) ProtoMessage() {}
 
 func (x *TopicState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[13]
+	mi := &file_domicile_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1483,7 @@ func (x *TopicState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicState.ProtoReflect.Descriptor instead.
 func (*TopicState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TopicState) GetName() string {
@@ -1463,7 +1548,7 @@ type LogHolding struct {
 
 func (x *LogHolding) Reset() {
 	*x = LogHolding{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[14]
+	mi := &file_domicile_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1560,7 @@ func (x *LogHolding) String() string {
 func (*LogHolding) ProtoMessage() {}
 
 func (x *LogHolding) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[14]
+	mi := &file_domicile_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1573,7 @@ func (x *LogHolding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogHolding.ProtoReflect.Descriptor instead.
 func (*LogHolding) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LogHolding) GetLog() *LogId {
@@ -1586,7 +1671,7 @@ type LagRequest struct {
 
 func (x *LagRequest) Reset() {
 	*x = LagRequest{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[15]
+	mi := &file_domicile_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1683,7 @@ func (x *LagRequest) String() string {
 func (*LagRequest) ProtoMessage() {}
 
 func (x *LagRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[15]
+	mi := &file_domicile_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1696,7 @@ func (x *LagRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LagRequest.ProtoReflect.Descriptor instead.
 func (*LagRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LagRequest) GetTopic() string {
@@ -1647,7 +1732,7 @@ type LagResponse struct {
 
 func (x *LagResponse) Reset() {
 	*x = LagResponse{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[16]
+	mi := &file_domicile_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1744,7 @@ func (x *LagResponse) String() string {
 func (*LagResponse) ProtoMessage() {}
 
 func (x *LagResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[16]
+	mi := &file_domicile_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1757,7 @@ func (x *LagResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LagResponse.ProtoReflect.Descriptor instead.
 func (*LagResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LagResponse) GetNowUnixNano() int64 {
@@ -1718,7 +1803,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[17]
+	mi := &file_domicile_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1815,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[17]
+	mi := &file_domicile_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1828,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExplainRequest) GetPoint() string {
@@ -1814,7 +1899,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[18]
+	mi := &file_domicile_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +1911,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[18]
+	mi := &file_domicile_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +1924,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExplainResponse) GetAllow() bool {
@@ -1927,7 +2012,7 @@ type ReloadRequest struct {
 
 func (x *ReloadRequest) Reset() {
 	*x = ReloadRequest{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[19]
+	mi := &file_domicile_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2024,7 @@ func (x *ReloadRequest) String() string {
 func (*ReloadRequest) ProtoMessage() {}
 
 func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[19]
+	mi := &file_domicile_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2037,7 @@ func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
 func (*ReloadRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 type ReloadResponse struct {
@@ -1969,7 +2054,7 @@ type ReloadResponse struct {
 
 func (x *ReloadResponse) Reset() {
 	*x = ReloadResponse{}
-	mi := &file_domicile_v1_admin_proto_msgTypes[20]
+	mi := &file_domicile_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2066,7 @@ func (x *ReloadResponse) String() string {
 func (*ReloadResponse) ProtoMessage() {}
 
 func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_admin_proto_msgTypes[20]
+	mi := &file_domicile_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2079,7 @@ func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadResponse.ProtoReflect.Descriptor instead.
 func (*ReloadResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_domicile_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReloadResponse) GetChanged() bool {
@@ -2044,7 +2129,7 @@ var File_domicile_v1_admin_proto protoreflect.FileDescriptor
 const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x17domicile/v1/admin.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\x1a\x16domicile/v1/peer.proto\x1a\x18domicile/v1/change.proto\x1a\x18domicile/v1/verify.proto\x1a\x18domicile/v1/policy.proto\x1a\x18domicile/v1/bundle.proto\"\x0f\n" +
-	"\rStatusRequest\"\xf4\x05\n" +
+	"\rStatusRequest\"\xac\x06\n" +
 	"\x0eStatusResponse\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1e\n" +
 	"\n" +
@@ -2069,7 +2154,15 @@ const file_domicile_v1_admin_proto_rawDesc = "" +
 	"\bwarnings\x18\x12 \x03(\tR\bwarnings\x12*\n" +
 	"\x04seat\x18\x13 \x01(\v2\x16.domicile.v1.SeatStateR\x04seat\x12\x14\n" +
 	"\x05drill\x18\x15 \x01(\tR\x05drill\x12\x12\n" +
-	"\x04from\x18\x14 \x01(\tR\x04from\"\xf9\x01\n" +
+	"\x04from\x18\x14 \x01(\tR\x04from\x126\n" +
+	"\bevidence\x18\x17 \x03(\v2\x1a.domicile.v1.EvidenceStateR\bevidence\"\x93\x01\n" +
+	"\rEvidenceState\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x14\n" +
+	"\x05drill\x18\x02 \x01(\tR\x05drill\x12 \n" +
+	"\fat_unix_nano\x18\x03 \x01(\x03R\n" +
+	"atUnixNano\x12\x19\n" +
+	"\brto_nano\x18\x04 \x01(\x03R\artoNano\x12\x19\n" +
+	"\brpo_nano\x18\x05 \x01(\x03R\arpoNano\"\xf9\x01\n" +
 	"\tSeatState\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -2272,104 +2365,106 @@ func file_domicile_v1_admin_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_admin_proto_rawDescData
 }
 
-var file_domicile_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_domicile_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_domicile_v1_admin_proto_goTypes = []any{
 	(*StatusRequest)(nil),          // 0: domicile.v1.StatusRequest
 	(*StatusResponse)(nil),         // 1: domicile.v1.StatusResponse
-	(*SeatState)(nil),              // 2: domicile.v1.SeatState
-	(*NodeState)(nil),              // 3: domicile.v1.NodeState
-	(*LinkState)(nil),              // 4: domicile.v1.LinkState
-	(*LogTrouble)(nil),             // 5: domicile.v1.LogTrouble
-	(*PolicyState)(nil),            // 6: domicile.v1.PolicyState
-	(*CertificateState)(nil),       // 7: domicile.v1.CertificateState
-	(*StorageState)(nil),           // 8: domicile.v1.StorageState
-	(*ClockState)(nil),             // 9: domicile.v1.ClockState
-	(*LogLag)(nil),                 // 10: domicile.v1.LogLag
-	(*TopicsRequest)(nil),          // 11: domicile.v1.TopicsRequest
-	(*TopicsResponse)(nil),         // 12: domicile.v1.TopicsResponse
-	(*TopicState)(nil),             // 13: domicile.v1.TopicState
-	(*LogHolding)(nil),             // 14: domicile.v1.LogHolding
-	(*LagRequest)(nil),             // 15: domicile.v1.LagRequest
-	(*LagResponse)(nil),            // 16: domicile.v1.LagResponse
-	(*ExplainRequest)(nil),         // 17: domicile.v1.ExplainRequest
-	(*ExplainResponse)(nil),        // 18: domicile.v1.ExplainResponse
-	(*ReloadRequest)(nil),          // 19: domicile.v1.ReloadRequest
-	(*ReloadResponse)(nil),         // 20: domicile.v1.ReloadResponse
-	nil,                            // 21: domicile.v1.TopicState.DeclarationEntry
-	(*LogId)(nil),                  // 22: domicile.v1.LogId
-	(*LedgerSum)(nil),              // 23: domicile.v1.LedgerSum
-	(*Epoch)(nil),                  // 24: domicile.v1.Epoch
-	(*Tag)(nil),                    // 25: domicile.v1.Tag
-	(*PolicyReason)(nil),           // 26: domicile.v1.PolicyReason
-	(*PolicyRule)(nil),             // 27: domicile.v1.PolicyRule
-	(*PolicyTableRequest)(nil),     // 28: domicile.v1.PolicyTableRequest
-	(*TrafficRequest)(nil),         // 29: domicile.v1.TrafficRequest
-	(*ActivatePolicyRequest)(nil),  // 30: domicile.v1.ActivatePolicyRequest
-	(*PolicyStatusRequest)(nil),    // 31: domicile.v1.PolicyStatusRequest
-	(*ReloadManifestRequest)(nil),  // 32: domicile.v1.ReloadManifestRequest
-	(*TopicActRequest)(nil),        // 33: domicile.v1.TopicActRequest
-	(*VerifyTopicRequest)(nil),     // 34: domicile.v1.VerifyTopicRequest
-	(*PolicyTableResponse)(nil),    // 35: domicile.v1.PolicyTableResponse
-	(*TrafficResponse)(nil),        // 36: domicile.v1.TrafficResponse
-	(*ActivatePolicyResponse)(nil), // 37: domicile.v1.ActivatePolicyResponse
-	(*PolicyStatusResponse)(nil),   // 38: domicile.v1.PolicyStatusResponse
-	(*ReloadManifestResponse)(nil), // 39: domicile.v1.ReloadManifestResponse
-	(*TopicActResponse)(nil),       // 40: domicile.v1.TopicActResponse
-	(*VerifyTopicResponse)(nil),    // 41: domicile.v1.VerifyTopicResponse
+	(*EvidenceState)(nil),          // 2: domicile.v1.EvidenceState
+	(*SeatState)(nil),              // 3: domicile.v1.SeatState
+	(*NodeState)(nil),              // 4: domicile.v1.NodeState
+	(*LinkState)(nil),              // 5: domicile.v1.LinkState
+	(*LogTrouble)(nil),             // 6: domicile.v1.LogTrouble
+	(*PolicyState)(nil),            // 7: domicile.v1.PolicyState
+	(*CertificateState)(nil),       // 8: domicile.v1.CertificateState
+	(*StorageState)(nil),           // 9: domicile.v1.StorageState
+	(*ClockState)(nil),             // 10: domicile.v1.ClockState
+	(*LogLag)(nil),                 // 11: domicile.v1.LogLag
+	(*TopicsRequest)(nil),          // 12: domicile.v1.TopicsRequest
+	(*TopicsResponse)(nil),         // 13: domicile.v1.TopicsResponse
+	(*TopicState)(nil),             // 14: domicile.v1.TopicState
+	(*LogHolding)(nil),             // 15: domicile.v1.LogHolding
+	(*LagRequest)(nil),             // 16: domicile.v1.LagRequest
+	(*LagResponse)(nil),            // 17: domicile.v1.LagResponse
+	(*ExplainRequest)(nil),         // 18: domicile.v1.ExplainRequest
+	(*ExplainResponse)(nil),        // 19: domicile.v1.ExplainResponse
+	(*ReloadRequest)(nil),          // 20: domicile.v1.ReloadRequest
+	(*ReloadResponse)(nil),         // 21: domicile.v1.ReloadResponse
+	nil,                            // 22: domicile.v1.TopicState.DeclarationEntry
+	(*LogId)(nil),                  // 23: domicile.v1.LogId
+	(*LedgerSum)(nil),              // 24: domicile.v1.LedgerSum
+	(*Epoch)(nil),                  // 25: domicile.v1.Epoch
+	(*Tag)(nil),                    // 26: domicile.v1.Tag
+	(*PolicyReason)(nil),           // 27: domicile.v1.PolicyReason
+	(*PolicyRule)(nil),             // 28: domicile.v1.PolicyRule
+	(*PolicyTableRequest)(nil),     // 29: domicile.v1.PolicyTableRequest
+	(*TrafficRequest)(nil),         // 30: domicile.v1.TrafficRequest
+	(*ActivatePolicyRequest)(nil),  // 31: domicile.v1.ActivatePolicyRequest
+	(*PolicyStatusRequest)(nil),    // 32: domicile.v1.PolicyStatusRequest
+	(*ReloadManifestRequest)(nil),  // 33: domicile.v1.ReloadManifestRequest
+	(*TopicActRequest)(nil),        // 34: domicile.v1.TopicActRequest
+	(*VerifyTopicRequest)(nil),     // 35: domicile.v1.VerifyTopicRequest
+	(*PolicyTableResponse)(nil),    // 36: domicile.v1.PolicyTableResponse
+	(*TrafficResponse)(nil),        // 37: domicile.v1.TrafficResponse
+	(*ActivatePolicyResponse)(nil), // 38: domicile.v1.ActivatePolicyResponse
+	(*PolicyStatusResponse)(nil),   // 39: domicile.v1.PolicyStatusResponse
+	(*ReloadManifestResponse)(nil), // 40: domicile.v1.ReloadManifestResponse
+	(*TopicActResponse)(nil),       // 41: domicile.v1.TopicActResponse
+	(*VerifyTopicResponse)(nil),    // 42: domicile.v1.VerifyTopicResponse
 }
 var file_domicile_v1_admin_proto_depIdxs = []int32{
-	4,  // 0: domicile.v1.StatusResponse.links:type_name -> domicile.v1.LinkState
-	5,  // 1: domicile.v1.StatusResponse.troubles:type_name -> domicile.v1.LogTrouble
-	6,  // 2: domicile.v1.StatusResponse.policies:type_name -> domicile.v1.PolicyState
-	7,  // 3: domicile.v1.StatusResponse.certificates:type_name -> domicile.v1.CertificateState
-	8,  // 4: domicile.v1.StatusResponse.storage:type_name -> domicile.v1.StorageState
-	9,  // 5: domicile.v1.StatusResponse.clock:type_name -> domicile.v1.ClockState
-	2,  // 6: domicile.v1.StatusResponse.seat:type_name -> domicile.v1.SeatState
-	3,  // 7: domicile.v1.SeatState.nodes:type_name -> domicile.v1.NodeState
-	22, // 8: domicile.v1.LogTrouble.log:type_name -> domicile.v1.LogId
-	10, // 9: domicile.v1.LogTrouble.lag:type_name -> domicile.v1.LogLag
-	22, // 10: domicile.v1.LogLag.log:type_name -> domicile.v1.LogId
-	23, // 11: domicile.v1.LogLag.ledger:type_name -> domicile.v1.LedgerSum
-	13, // 12: domicile.v1.TopicsResponse.topics:type_name -> domicile.v1.TopicState
-	21, // 13: domicile.v1.TopicState.declaration:type_name -> domicile.v1.TopicState.DeclarationEntry
-	14, // 14: domicile.v1.TopicState.logs:type_name -> domicile.v1.LogHolding
-	22, // 15: domicile.v1.LogHolding.log:type_name -> domicile.v1.LogId
-	24, // 16: domicile.v1.LogHolding.epoch:type_name -> domicile.v1.Epoch
-	10, // 17: domicile.v1.LagResponse.logs:type_name -> domicile.v1.LogLag
-	25, // 18: domicile.v1.ExplainRequest.tags:type_name -> domicile.v1.Tag
-	26, // 19: domicile.v1.ExplainResponse.because:type_name -> domicile.v1.PolicyReason
-	27, // 20: domicile.v1.ExplainResponse.rules:type_name -> domicile.v1.PolicyRule
-	0,  // 21: domicile.v1.AdminService.Status:input_type -> domicile.v1.StatusRequest
-	11, // 22: domicile.v1.AdminService.Topics:input_type -> domicile.v1.TopicsRequest
-	15, // 23: domicile.v1.AdminService.Lag:input_type -> domicile.v1.LagRequest
-	17, // 24: domicile.v1.AdminService.Explain:input_type -> domicile.v1.ExplainRequest
-	19, // 25: domicile.v1.AdminService.Reload:input_type -> domicile.v1.ReloadRequest
-	28, // 26: domicile.v1.AdminService.PolicyTable:input_type -> domicile.v1.PolicyTableRequest
-	29, // 27: domicile.v1.AdminService.Traffic:input_type -> domicile.v1.TrafficRequest
-	30, // 28: domicile.v1.AdminService.ActivatePolicy:input_type -> domicile.v1.ActivatePolicyRequest
-	31, // 29: domicile.v1.AdminService.PolicyStatus:input_type -> domicile.v1.PolicyStatusRequest
-	32, // 30: domicile.v1.AdminService.ReloadManifest:input_type -> domicile.v1.ReloadManifestRequest
-	33, // 31: domicile.v1.AdminService.DeleteTopic:input_type -> domicile.v1.TopicActRequest
-	33, // 32: domicile.v1.AdminService.PurgeTopic:input_type -> domicile.v1.TopicActRequest
-	34, // 33: domicile.v1.AdminService.VerifyTopic:input_type -> domicile.v1.VerifyTopicRequest
-	1,  // 34: domicile.v1.AdminService.Status:output_type -> domicile.v1.StatusResponse
-	12, // 35: domicile.v1.AdminService.Topics:output_type -> domicile.v1.TopicsResponse
-	16, // 36: domicile.v1.AdminService.Lag:output_type -> domicile.v1.LagResponse
-	18, // 37: domicile.v1.AdminService.Explain:output_type -> domicile.v1.ExplainResponse
-	20, // 38: domicile.v1.AdminService.Reload:output_type -> domicile.v1.ReloadResponse
-	35, // 39: domicile.v1.AdminService.PolicyTable:output_type -> domicile.v1.PolicyTableResponse
-	36, // 40: domicile.v1.AdminService.Traffic:output_type -> domicile.v1.TrafficResponse
-	37, // 41: domicile.v1.AdminService.ActivatePolicy:output_type -> domicile.v1.ActivatePolicyResponse
-	38, // 42: domicile.v1.AdminService.PolicyStatus:output_type -> domicile.v1.PolicyStatusResponse
-	39, // 43: domicile.v1.AdminService.ReloadManifest:output_type -> domicile.v1.ReloadManifestResponse
-	40, // 44: domicile.v1.AdminService.DeleteTopic:output_type -> domicile.v1.TopicActResponse
-	40, // 45: domicile.v1.AdminService.PurgeTopic:output_type -> domicile.v1.TopicActResponse
-	41, // 46: domicile.v1.AdminService.VerifyTopic:output_type -> domicile.v1.VerifyTopicResponse
-	34, // [34:47] is the sub-list for method output_type
-	21, // [21:34] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	5,  // 0: domicile.v1.StatusResponse.links:type_name -> domicile.v1.LinkState
+	6,  // 1: domicile.v1.StatusResponse.troubles:type_name -> domicile.v1.LogTrouble
+	7,  // 2: domicile.v1.StatusResponse.policies:type_name -> domicile.v1.PolicyState
+	8,  // 3: domicile.v1.StatusResponse.certificates:type_name -> domicile.v1.CertificateState
+	9,  // 4: domicile.v1.StatusResponse.storage:type_name -> domicile.v1.StorageState
+	10, // 5: domicile.v1.StatusResponse.clock:type_name -> domicile.v1.ClockState
+	3,  // 6: domicile.v1.StatusResponse.seat:type_name -> domicile.v1.SeatState
+	2,  // 7: domicile.v1.StatusResponse.evidence:type_name -> domicile.v1.EvidenceState
+	4,  // 8: domicile.v1.SeatState.nodes:type_name -> domicile.v1.NodeState
+	23, // 9: domicile.v1.LogTrouble.log:type_name -> domicile.v1.LogId
+	11, // 10: domicile.v1.LogTrouble.lag:type_name -> domicile.v1.LogLag
+	23, // 11: domicile.v1.LogLag.log:type_name -> domicile.v1.LogId
+	24, // 12: domicile.v1.LogLag.ledger:type_name -> domicile.v1.LedgerSum
+	14, // 13: domicile.v1.TopicsResponse.topics:type_name -> domicile.v1.TopicState
+	22, // 14: domicile.v1.TopicState.declaration:type_name -> domicile.v1.TopicState.DeclarationEntry
+	15, // 15: domicile.v1.TopicState.logs:type_name -> domicile.v1.LogHolding
+	23, // 16: domicile.v1.LogHolding.log:type_name -> domicile.v1.LogId
+	25, // 17: domicile.v1.LogHolding.epoch:type_name -> domicile.v1.Epoch
+	11, // 18: domicile.v1.LagResponse.logs:type_name -> domicile.v1.LogLag
+	26, // 19: domicile.v1.ExplainRequest.tags:type_name -> domicile.v1.Tag
+	27, // 20: domicile.v1.ExplainResponse.because:type_name -> domicile.v1.PolicyReason
+	28, // 21: domicile.v1.ExplainResponse.rules:type_name -> domicile.v1.PolicyRule
+	0,  // 22: domicile.v1.AdminService.Status:input_type -> domicile.v1.StatusRequest
+	12, // 23: domicile.v1.AdminService.Topics:input_type -> domicile.v1.TopicsRequest
+	16, // 24: domicile.v1.AdminService.Lag:input_type -> domicile.v1.LagRequest
+	18, // 25: domicile.v1.AdminService.Explain:input_type -> domicile.v1.ExplainRequest
+	20, // 26: domicile.v1.AdminService.Reload:input_type -> domicile.v1.ReloadRequest
+	29, // 27: domicile.v1.AdminService.PolicyTable:input_type -> domicile.v1.PolicyTableRequest
+	30, // 28: domicile.v1.AdminService.Traffic:input_type -> domicile.v1.TrafficRequest
+	31, // 29: domicile.v1.AdminService.ActivatePolicy:input_type -> domicile.v1.ActivatePolicyRequest
+	32, // 30: domicile.v1.AdminService.PolicyStatus:input_type -> domicile.v1.PolicyStatusRequest
+	33, // 31: domicile.v1.AdminService.ReloadManifest:input_type -> domicile.v1.ReloadManifestRequest
+	34, // 32: domicile.v1.AdminService.DeleteTopic:input_type -> domicile.v1.TopicActRequest
+	34, // 33: domicile.v1.AdminService.PurgeTopic:input_type -> domicile.v1.TopicActRequest
+	35, // 34: domicile.v1.AdminService.VerifyTopic:input_type -> domicile.v1.VerifyTopicRequest
+	1,  // 35: domicile.v1.AdminService.Status:output_type -> domicile.v1.StatusResponse
+	13, // 36: domicile.v1.AdminService.Topics:output_type -> domicile.v1.TopicsResponse
+	17, // 37: domicile.v1.AdminService.Lag:output_type -> domicile.v1.LagResponse
+	19, // 38: domicile.v1.AdminService.Explain:output_type -> domicile.v1.ExplainResponse
+	21, // 39: domicile.v1.AdminService.Reload:output_type -> domicile.v1.ReloadResponse
+	36, // 40: domicile.v1.AdminService.PolicyTable:output_type -> domicile.v1.PolicyTableResponse
+	37, // 41: domicile.v1.AdminService.Traffic:output_type -> domicile.v1.TrafficResponse
+	38, // 42: domicile.v1.AdminService.ActivatePolicy:output_type -> domicile.v1.ActivatePolicyResponse
+	39, // 43: domicile.v1.AdminService.PolicyStatus:output_type -> domicile.v1.PolicyStatusResponse
+	40, // 44: domicile.v1.AdminService.ReloadManifest:output_type -> domicile.v1.ReloadManifestResponse
+	41, // 45: domicile.v1.AdminService.DeleteTopic:output_type -> domicile.v1.TopicActResponse
+	41, // 46: domicile.v1.AdminService.PurgeTopic:output_type -> domicile.v1.TopicActResponse
+	42, // 47: domicile.v1.AdminService.VerifyTopic:output_type -> domicile.v1.VerifyTopicResponse
+	35, // [35:48] is the sub-list for method output_type
+	22, // [22:35] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_admin_proto_init() }
@@ -2389,7 +2484,7 @@ func file_domicile_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_admin_proto_rawDesc), len(file_domicile_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

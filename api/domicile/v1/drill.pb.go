@@ -25,6 +25,7 @@ type ProveDrillRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Chain         string                 `protobuf:"bytes,2,opt,name=chain,proto3" json:"chain,omitempty"` // the last hash of the drill's history
+	Moves         []*ProvenMove          `protobuf:"bytes,3,rep,name=moves,proto3" json:"moves,omitempty"` // that it carried out, within what their topics declare
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -73,6 +74,74 @@ func (x *ProveDrillRequest) GetChain() string {
 	return ""
 }
 
+func (x *ProveDrillRequest) GetMoves() []*ProvenMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+// ProvenMove is a log's move in a drill, as measured by its own producers.
+type ProvenMove struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	RtoNano       int64                  `protobuf:"varint,2,opt,name=rto_nano,json=rtoNano,proto3" json:"rto_nano,omitempty"` // the last acknowledgement before it to the first after it
+	RpoNano       int64                  `protobuf:"varint,3,opt,name=rpo_nano,json=rpoNano,proto3" json:"rpo_nano,omitempty"` // age of the oldest record that was left behind; 0: none was
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProvenMove) Reset() {
+	*x = ProvenMove{}
+	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProvenMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProvenMove) ProtoMessage() {}
+
+func (x *ProvenMove) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProvenMove.ProtoReflect.Descriptor instead.
+func (*ProvenMove) Descriptor() ([]byte, []int) {
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ProvenMove) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *ProvenMove) GetRtoNano() int64 {
+	if x != nil {
+		return x.RtoNano
+	}
+	return 0
+}
+
+func (x *ProvenMove) GetRpoNano() int64 {
+	if x != nil {
+		return x.RpoNano
+	}
+	return 0
+}
+
 // DrillProof is the last drill that has passed.
 type DrillProof struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -86,7 +155,7 @@ type DrillProof struct {
 
 func (x *DrillProof) Reset() {
 	*x = DrillProof{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	mi := &file_domicile_v1_drill_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -98,7 +167,7 @@ func (x *DrillProof) String() string {
 func (*DrillProof) ProtoMessage() {}
 
 func (x *DrillProof) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[1]
+	mi := &file_domicile_v1_drill_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -111,7 +180,7 @@ func (x *DrillProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillProof.ProtoReflect.Descriptor instead.
 func (*DrillProof) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{1}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *DrillProof) GetId() string {
@@ -152,7 +221,7 @@ type SearchStoreRequest struct {
 
 func (x *SearchStoreRequest) Reset() {
 	*x = SearchStoreRequest{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[2]
+	mi := &file_domicile_v1_drill_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -164,7 +233,7 @@ func (x *SearchStoreRequest) String() string {
 func (*SearchStoreRequest) ProtoMessage() {}
 
 func (x *SearchStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[2]
+	mi := &file_domicile_v1_drill_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -177,7 +246,7 @@ func (x *SearchStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchStoreRequest.ProtoReflect.Descriptor instead.
 func (*SearchStoreRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{2}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SearchStoreRequest) GetMarks() []string {
@@ -202,13 +271,15 @@ type SearchStoreResponse struct {
 	Bytes         uint64                 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Older         uint64                 `protobuf:"varint,5,opt,name=older,proto3" json:"older,omitempty"`        // files that were not read: last changed before the request's instant
 	Found         []uint64               `protobuf:"varint,6,rep,packed,name=found,proto3" json:"found,omitempty"` // occurrences of each mark, in the order of the request
+	Outputs       uint64                 `protobuf:"varint,7,opt,name=outputs,proto3" json:"outputs,omitempty"`    // files outside the data folder that the process writes its log to, searched too
+	Beyond        []string               `protobuf:"bytes,8,rep,name=beyond,proto3" json:"beyond,omitempty"`       // what of this node could not be looked through, in words
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SearchStoreResponse) Reset() {
 	*x = SearchStoreResponse{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[3]
+	mi := &file_domicile_v1_drill_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -220,7 +291,7 @@ func (x *SearchStoreResponse) String() string {
 func (*SearchStoreResponse) ProtoMessage() {}
 
 func (x *SearchStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[3]
+	mi := &file_domicile_v1_drill_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -233,7 +304,7 @@ func (x *SearchStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchStoreResponse.ProtoReflect.Descriptor instead.
 func (*SearchStoreResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{3}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SearchStoreResponse) GetRegion() string {
@@ -278,6 +349,20 @@ func (x *SearchStoreResponse) GetFound() []uint64 {
 	return nil
 }
 
+func (x *SearchStoreResponse) GetOutputs() uint64 {
+	if x != nil {
+		return x.Outputs
+	}
+	return 0
+}
+
+func (x *SearchStoreResponse) GetBeyond() []string {
+	if x != nil {
+		return x.Beyond
+	}
+	return nil
+}
+
 type PermissionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"` // empty: all
@@ -287,7 +372,7 @@ type PermissionsRequest struct {
 
 func (x *PermissionsRequest) Reset() {
 	*x = PermissionsRequest{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[4]
+	mi := &file_domicile_v1_drill_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -299,7 +384,7 @@ func (x *PermissionsRequest) String() string {
 func (*PermissionsRequest) ProtoMessage() {}
 
 func (x *PermissionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[4]
+	mi := &file_domicile_v1_drill_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -312,7 +397,7 @@ func (x *PermissionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionsRequest.ProtoReflect.Descriptor instead.
 func (*PermissionsRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{4}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PermissionsRequest) GetTopic() string {
@@ -334,7 +419,7 @@ type PermissionsResponse struct {
 
 func (x *PermissionsResponse) Reset() {
 	*x = PermissionsResponse{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[5]
+	mi := &file_domicile_v1_drill_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -346,7 +431,7 @@ func (x *PermissionsResponse) String() string {
 func (*PermissionsResponse) ProtoMessage() {}
 
 func (x *PermissionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[5]
+	mi := &file_domicile_v1_drill_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -359,7 +444,7 @@ func (x *PermissionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionsResponse.ProtoReflect.Descriptor instead.
 func (*PermissionsResponse) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{5}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PermissionsResponse) GetRegion() string {
@@ -412,7 +497,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[6]
+	mi := &file_domicile_v1_drill_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -424,7 +509,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[6]
+	mi := &file_domicile_v1_drill_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -437,7 +522,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{6}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Permission) GetLog() *LogId {
@@ -548,7 +633,7 @@ type DrillSpec struct {
 
 func (x *DrillSpec) Reset() {
 	*x = DrillSpec{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[7]
+	mi := &file_domicile_v1_drill_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -560,7 +645,7 @@ func (x *DrillSpec) String() string {
 func (*DrillSpec) ProtoMessage() {}
 
 func (x *DrillSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[7]
+	mi := &file_domicile_v1_drill_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -573,7 +658,7 @@ func (x *DrillSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillSpec.ProtoReflect.Descriptor instead.
 func (*DrillSpec) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{7}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DrillSpec) GetIsolate() string {
@@ -645,7 +730,7 @@ type ArmDrillRequest struct {
 
 func (x *ArmDrillRequest) Reset() {
 	*x = ArmDrillRequest{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[8]
+	mi := &file_domicile_v1_drill_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +742,7 @@ func (x *ArmDrillRequest) String() string {
 func (*ArmDrillRequest) ProtoMessage() {}
 
 func (x *ArmDrillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[8]
+	mi := &file_domicile_v1_drill_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +755,7 @@ func (x *ArmDrillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmDrillRequest.ProtoReflect.Descriptor instead.
 func (*ArmDrillRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{8}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ArmDrillRequest) GetId() string {
@@ -718,7 +803,7 @@ type DrillRef struct {
 
 func (x *DrillRef) Reset() {
 	*x = DrillRef{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[9]
+	mi := &file_domicile_v1_drill_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +815,7 @@ func (x *DrillRef) String() string {
 func (*DrillRef) ProtoMessage() {}
 
 func (x *DrillRef) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[9]
+	mi := &file_domicile_v1_drill_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +828,7 @@ func (x *DrillRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillRef.ProtoReflect.Descriptor instead.
 func (*DrillRef) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{9}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DrillRef) GetId() string {
@@ -761,7 +846,7 @@ type DrillStatusRequest struct {
 
 func (x *DrillStatusRequest) Reset() {
 	*x = DrillStatusRequest{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[10]
+	mi := &file_domicile_v1_drill_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +858,7 @@ func (x *DrillStatusRequest) String() string {
 func (*DrillStatusRequest) ProtoMessage() {}
 
 func (x *DrillStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[10]
+	mi := &file_domicile_v1_drill_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +871,7 @@ func (x *DrillStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillStatusRequest.ProtoReflect.Descriptor instead.
 func (*DrillStatusRequest) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{10}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{11}
 }
 
 // DrillState is what a node holds.
@@ -809,15 +894,16 @@ type DrillState struct {
 	Permitted     bool                   `protobuf:"varint,15,opt,name=permitted,proto3" json:"permitted,omitempty"` // the manifest permits drills
 	NowUnixNano   int64                  `protobuf:"varint,16,opt,name=now_unix_nano,json=nowUnixNano,proto3" json:"now_unix_nano,omitempty"`
 	Map           *DrillMap              `protobuf:"bytes,17,opt,name=map,proto3" json:"map,omitempty"`
-	Node          string                 `protobuf:"bytes,20,opt,name=node,proto3" json:"node,omitempty"`   // of a region of three
-	Proof         *DrillProof            `protobuf:"bytes,18,opt,name=proof,proto3" json:"proof,omitempty"` // absent: no drill in which this node took part is known to have passed
+	Node          string                 `protobuf:"bytes,20,opt,name=node,proto3" json:"node,omitempty"`         // of a region of three
+	Proof         *DrillProof            `protobuf:"bytes,18,opt,name=proof,proto3" json:"proof,omitempty"`       // absent: no drill in which this node took part is known to have passed
+	Approved      []string               `protobuf:"bytes,40,rep,name=approved,proto3" json:"approved,omitempty"` // of a dry run: names of the people whose approvals count here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DrillState) Reset() {
 	*x = DrillState{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[11]
+	mi := &file_domicile_v1_drill_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +915,7 @@ func (x *DrillState) String() string {
 func (*DrillState) ProtoMessage() {}
 
 func (x *DrillState) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[11]
+	mi := &file_domicile_v1_drill_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +928,7 @@ func (x *DrillState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillState.ProtoReflect.Descriptor instead.
 func (*DrillState) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{11}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DrillState) GetRegion() string {
@@ -978,6 +1064,13 @@ func (x *DrillState) GetProof() *DrillProof {
 	return nil
 }
 
+func (x *DrillState) GetApproved() []string {
+	if x != nil {
+		return x.Approved
+	}
+	return nil
+}
+
 // DrillMap is the federation as this node has it.
 type DrillMap struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -991,7 +1084,7 @@ type DrillMap struct {
 
 func (x *DrillMap) Reset() {
 	*x = DrillMap{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[12]
+	mi := &file_domicile_v1_drill_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1096,7 @@ func (x *DrillMap) String() string {
 func (*DrillMap) ProtoMessage() {}
 
 func (x *DrillMap) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[12]
+	mi := &file_domicile_v1_drill_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1109,7 @@ func (x *DrillMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillMap.ProtoReflect.Descriptor instead.
 func (*DrillMap) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{12}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrillMap) GetManifestDigest() string {
@@ -1057,7 +1150,7 @@ type DrillBoundary struct {
 
 func (x *DrillBoundary) Reset() {
 	*x = DrillBoundary{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[13]
+	mi := &file_domicile_v1_drill_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1162,7 @@ func (x *DrillBoundary) String() string {
 func (*DrillBoundary) ProtoMessage() {}
 
 func (x *DrillBoundary) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[13]
+	mi := &file_domicile_v1_drill_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1175,7 @@ func (x *DrillBoundary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillBoundary.ProtoReflect.Descriptor instead.
 func (*DrillBoundary) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{13}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DrillBoundary) GetName() string {
@@ -1110,7 +1203,7 @@ type DrillRegion struct {
 
 func (x *DrillRegion) Reset() {
 	*x = DrillRegion{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[14]
+	mi := &file_domicile_v1_drill_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1215,7 @@ func (x *DrillRegion) String() string {
 func (*DrillRegion) ProtoMessage() {}
 
 func (x *DrillRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[14]
+	mi := &file_domicile_v1_drill_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1135,7 +1228,7 @@ func (x *DrillRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillRegion.ProtoReflect.Descriptor instead.
 func (*DrillRegion) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{14}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DrillRegion) GetName() string {
@@ -1175,7 +1268,7 @@ type DrillCut struct {
 
 func (x *DrillCut) Reset() {
 	*x = DrillCut{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[15]
+	mi := &file_domicile_v1_drill_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1280,7 @@ func (x *DrillCut) String() string {
 func (*DrillCut) ProtoMessage() {}
 
 func (x *DrillCut) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[15]
+	mi := &file_domicile_v1_drill_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1293,7 @@ func (x *DrillCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillCut.ProtoReflect.Descriptor instead.
 func (*DrillCut) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{15}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DrillCut) GetPeer() string {
@@ -1264,7 +1357,7 @@ type DrillEnd struct {
 
 func (x *DrillEnd) Reset() {
 	*x = DrillEnd{}
-	mi := &file_domicile_v1_drill_proto_msgTypes[16]
+	mi := &file_domicile_v1_drill_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1369,7 @@ func (x *DrillEnd) String() string {
 func (*DrillEnd) ProtoMessage() {}
 
 func (x *DrillEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_v1_drill_proto_msgTypes[16]
+	mi := &file_domicile_v1_drill_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1382,7 @@ func (x *DrillEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillEnd.ProtoReflect.Descriptor instead.
 func (*DrillEnd) Descriptor() ([]byte, []int) {
-	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{16}
+	return file_domicile_v1_drill_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DrillEnd) GetId() string {
@@ -1317,10 +1410,16 @@ var File_domicile_v1_drill_proto protoreflect.FileDescriptor
 
 const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\n" +
-	"\x17domicile/v1/drill.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\"9\n" +
+	"\x17domicile/v1/drill.proto\x12\vdomicile.v1\x1a\x18domicile/v1/record.proto\"h\n" +
 	"\x11ProveDrillRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05chain\x18\x02 \x01(\tR\x05chain\"d\n" +
+	"\x05chain\x18\x02 \x01(\tR\x05chain\x12-\n" +
+	"\x05moves\x18\x03 \x03(\v2\x17.domicile.v1.ProvenMoveR\x05moves\"X\n" +
+	"\n" +
+	"ProvenMove\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x19\n" +
+	"\brto_nano\x18\x02 \x01(\x03R\artoNano\x12\x19\n" +
+	"\brpo_nano\x18\x03 \x01(\x03R\arpoNano\"d\n" +
 	"\n" +
 	"DrillProof\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
@@ -1330,14 +1429,16 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"atUnixNano\"R\n" +
 	"\x12SearchStoreRequest\x12\x14\n" +
 	"\x05marks\x18\x01 \x03(\tR\x05marks\x12&\n" +
-	"\x0fsince_unix_nano\x18\x02 \x01(\x03R\rsinceUnixNano\"\x99\x01\n" +
+	"\x0fsince_unix_nano\x18\x02 \x01(\x03R\rsinceUnixNano\"\xcb\x01\n" +
 	"\x13SearchStoreResponse\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
 	"\x05files\x18\x03 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x14\n" +
 	"\x05older\x18\x05 \x01(\x04R\x05older\x12\x14\n" +
-	"\x05found\x18\x06 \x03(\x04R\x05found\"*\n" +
+	"\x05found\x18\x06 \x03(\x04R\x05found\x12\x18\n" +
+	"\aoutputs\x18\a \x01(\x04R\aoutputs\x12\x16\n" +
+	"\x06beyond\x18\b \x03(\tR\x06beyond\"*\n" +
 	"\x12PermissionsRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\"\xa7\x01\n" +
 	"\x13PermissionsResponse\x12\x16\n" +
@@ -1380,7 +1481,7 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\adry_run\x18\x05 \x01(\bR\x06dryRun\"\x1a\n" +
 	"\bDrillRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
-	"\x12DrillStatusRequest\"\xe7\x04\n" +
+	"\x12DrillStatusRequest\"\x83\x05\n" +
 	"\n" +
 	"DrillState\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x0e\n" +
@@ -1403,7 +1504,8 @@ const file_domicile_v1_drill_proto_rawDesc = "" +
 	"\rnow_unix_nano\x18\x10 \x01(\x03R\vnowUnixNano\x12'\n" +
 	"\x03map\x18\x11 \x01(\v2\x15.domicile.v1.DrillMapR\x03map\x12\x12\n" +
 	"\x04node\x18\x14 \x01(\tR\x04node\x12-\n" +
-	"\x05proof\x18\x12 \x01(\v2\x17.domicile.v1.DrillProofR\x05proof\"\xcc\x01\n" +
+	"\x05proof\x18\x12 \x01(\v2\x17.domicile.v1.DrillProofR\x05proof\x12\x1a\n" +
+	"\bapproved\x18( \x03(\tR\bapproved\"\xcc\x01\n" +
 	"\bDrillMap\x12'\n" +
 	"\x0fmanifest_digest\x18\x01 \x01(\tR\x0emanifestDigest\x12'\n" +
 	"\x0fpolicy_revision\x18\x02 \x01(\tR\x0epolicyRevision\x12:\n" +
@@ -1457,61 +1559,63 @@ func file_domicile_v1_drill_proto_rawDescGZIP() []byte {
 	return file_domicile_v1_drill_proto_rawDescData
 }
 
-var file_domicile_v1_drill_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_domicile_v1_drill_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_domicile_v1_drill_proto_goTypes = []any{
 	(*ProveDrillRequest)(nil),   // 0: domicile.v1.ProveDrillRequest
-	(*DrillProof)(nil),          // 1: domicile.v1.DrillProof
-	(*SearchStoreRequest)(nil),  // 2: domicile.v1.SearchStoreRequest
-	(*SearchStoreResponse)(nil), // 3: domicile.v1.SearchStoreResponse
-	(*PermissionsRequest)(nil),  // 4: domicile.v1.PermissionsRequest
-	(*PermissionsResponse)(nil), // 5: domicile.v1.PermissionsResponse
-	(*Permission)(nil),          // 6: domicile.v1.Permission
-	(*DrillSpec)(nil),           // 7: domicile.v1.DrillSpec
-	(*ArmDrillRequest)(nil),     // 8: domicile.v1.ArmDrillRequest
-	(*DrillRef)(nil),            // 9: domicile.v1.DrillRef
-	(*DrillStatusRequest)(nil),  // 10: domicile.v1.DrillStatusRequest
-	(*DrillState)(nil),          // 11: domicile.v1.DrillState
-	(*DrillMap)(nil),            // 12: domicile.v1.DrillMap
-	(*DrillBoundary)(nil),       // 13: domicile.v1.DrillBoundary
-	(*DrillRegion)(nil),         // 14: domicile.v1.DrillRegion
-	(*DrillCut)(nil),            // 15: domicile.v1.DrillCut
-	(*DrillEnd)(nil),            // 16: domicile.v1.DrillEnd
-	(*LogId)(nil),               // 17: domicile.v1.LogId
-	(*Epoch)(nil),               // 18: domicile.v1.Epoch
+	(*ProvenMove)(nil),          // 1: domicile.v1.ProvenMove
+	(*DrillProof)(nil),          // 2: domicile.v1.DrillProof
+	(*SearchStoreRequest)(nil),  // 3: domicile.v1.SearchStoreRequest
+	(*SearchStoreResponse)(nil), // 4: domicile.v1.SearchStoreResponse
+	(*PermissionsRequest)(nil),  // 5: domicile.v1.PermissionsRequest
+	(*PermissionsResponse)(nil), // 6: domicile.v1.PermissionsResponse
+	(*Permission)(nil),          // 7: domicile.v1.Permission
+	(*DrillSpec)(nil),           // 8: domicile.v1.DrillSpec
+	(*ArmDrillRequest)(nil),     // 9: domicile.v1.ArmDrillRequest
+	(*DrillRef)(nil),            // 10: domicile.v1.DrillRef
+	(*DrillStatusRequest)(nil),  // 11: domicile.v1.DrillStatusRequest
+	(*DrillState)(nil),          // 12: domicile.v1.DrillState
+	(*DrillMap)(nil),            // 13: domicile.v1.DrillMap
+	(*DrillBoundary)(nil),       // 14: domicile.v1.DrillBoundary
+	(*DrillRegion)(nil),         // 15: domicile.v1.DrillRegion
+	(*DrillCut)(nil),            // 16: domicile.v1.DrillCut
+	(*DrillEnd)(nil),            // 17: domicile.v1.DrillEnd
+	(*LogId)(nil),               // 18: domicile.v1.LogId
+	(*Epoch)(nil),               // 19: domicile.v1.Epoch
 }
 var file_domicile_v1_drill_proto_depIdxs = []int32{
-	6,  // 0: domicile.v1.PermissionsResponse.logs:type_name -> domicile.v1.Permission
-	17, // 1: domicile.v1.Permission.log:type_name -> domicile.v1.LogId
-	18, // 2: domicile.v1.Permission.epoch:type_name -> domicile.v1.Epoch
-	7,  // 3: domicile.v1.ArmDrillRequest.spec:type_name -> domicile.v1.DrillSpec
-	7,  // 4: domicile.v1.DrillState.spec:type_name -> domicile.v1.DrillSpec
-	15, // 5: domicile.v1.DrillState.cuts:type_name -> domicile.v1.DrillCut
-	16, // 6: domicile.v1.DrillState.last:type_name -> domicile.v1.DrillEnd
-	12, // 7: domicile.v1.DrillState.map:type_name -> domicile.v1.DrillMap
-	1,  // 8: domicile.v1.DrillState.proof:type_name -> domicile.v1.DrillProof
-	13, // 9: domicile.v1.DrillMap.boundaries:type_name -> domicile.v1.DrillBoundary
-	14, // 10: domicile.v1.DrillMap.regions:type_name -> domicile.v1.DrillRegion
-	8,  // 11: domicile.v1.DrillService.ArmDrill:input_type -> domicile.v1.ArmDrillRequest
-	9,  // 12: domicile.v1.DrillService.CutDrill:input_type -> domicile.v1.DrillRef
-	9,  // 13: domicile.v1.DrillService.RenewDrill:input_type -> domicile.v1.DrillRef
-	9,  // 14: domicile.v1.DrillService.HealDrill:input_type -> domicile.v1.DrillRef
-	10, // 15: domicile.v1.DrillService.DrillStatus:input_type -> domicile.v1.DrillStatusRequest
-	4,  // 16: domicile.v1.DrillService.Permissions:input_type -> domicile.v1.PermissionsRequest
-	2,  // 17: domicile.v1.DrillService.SearchStore:input_type -> domicile.v1.SearchStoreRequest
-	0,  // 18: domicile.v1.DrillService.ProveDrill:input_type -> domicile.v1.ProveDrillRequest
-	11, // 19: domicile.v1.DrillService.ArmDrill:output_type -> domicile.v1.DrillState
-	11, // 20: domicile.v1.DrillService.CutDrill:output_type -> domicile.v1.DrillState
-	11, // 21: domicile.v1.DrillService.RenewDrill:output_type -> domicile.v1.DrillState
-	11, // 22: domicile.v1.DrillService.HealDrill:output_type -> domicile.v1.DrillState
-	11, // 23: domicile.v1.DrillService.DrillStatus:output_type -> domicile.v1.DrillState
-	5,  // 24: domicile.v1.DrillService.Permissions:output_type -> domicile.v1.PermissionsResponse
-	3,  // 25: domicile.v1.DrillService.SearchStore:output_type -> domicile.v1.SearchStoreResponse
-	11, // 26: domicile.v1.DrillService.ProveDrill:output_type -> domicile.v1.DrillState
-	19, // [19:27] is the sub-list for method output_type
-	11, // [11:19] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	1,  // 0: domicile.v1.ProveDrillRequest.moves:type_name -> domicile.v1.ProvenMove
+	7,  // 1: domicile.v1.PermissionsResponse.logs:type_name -> domicile.v1.Permission
+	18, // 2: domicile.v1.Permission.log:type_name -> domicile.v1.LogId
+	19, // 3: domicile.v1.Permission.epoch:type_name -> domicile.v1.Epoch
+	8,  // 4: domicile.v1.ArmDrillRequest.spec:type_name -> domicile.v1.DrillSpec
+	8,  // 5: domicile.v1.DrillState.spec:type_name -> domicile.v1.DrillSpec
+	16, // 6: domicile.v1.DrillState.cuts:type_name -> domicile.v1.DrillCut
+	17, // 7: domicile.v1.DrillState.last:type_name -> domicile.v1.DrillEnd
+	13, // 8: domicile.v1.DrillState.map:type_name -> domicile.v1.DrillMap
+	2,  // 9: domicile.v1.DrillState.proof:type_name -> domicile.v1.DrillProof
+	14, // 10: domicile.v1.DrillMap.boundaries:type_name -> domicile.v1.DrillBoundary
+	15, // 11: domicile.v1.DrillMap.regions:type_name -> domicile.v1.DrillRegion
+	9,  // 12: domicile.v1.DrillService.ArmDrill:input_type -> domicile.v1.ArmDrillRequest
+	10, // 13: domicile.v1.DrillService.CutDrill:input_type -> domicile.v1.DrillRef
+	10, // 14: domicile.v1.DrillService.RenewDrill:input_type -> domicile.v1.DrillRef
+	10, // 15: domicile.v1.DrillService.HealDrill:input_type -> domicile.v1.DrillRef
+	11, // 16: domicile.v1.DrillService.DrillStatus:input_type -> domicile.v1.DrillStatusRequest
+	5,  // 17: domicile.v1.DrillService.Permissions:input_type -> domicile.v1.PermissionsRequest
+	3,  // 18: domicile.v1.DrillService.SearchStore:input_type -> domicile.v1.SearchStoreRequest
+	0,  // 19: domicile.v1.DrillService.ProveDrill:input_type -> domicile.v1.ProveDrillRequest
+	12, // 20: domicile.v1.DrillService.ArmDrill:output_type -> domicile.v1.DrillState
+	12, // 21: domicile.v1.DrillService.CutDrill:output_type -> domicile.v1.DrillState
+	12, // 22: domicile.v1.DrillService.RenewDrill:output_type -> domicile.v1.DrillState
+	12, // 23: domicile.v1.DrillService.HealDrill:output_type -> domicile.v1.DrillState
+	12, // 24: domicile.v1.DrillService.DrillStatus:output_type -> domicile.v1.DrillState
+	6,  // 25: domicile.v1.DrillService.Permissions:output_type -> domicile.v1.PermissionsResponse
+	4,  // 26: domicile.v1.DrillService.SearchStore:output_type -> domicile.v1.SearchStoreResponse
+	12, // 27: domicile.v1.DrillService.ProveDrill:output_type -> domicile.v1.DrillState
+	20, // [20:28] is the sub-list for method output_type
+	12, // [12:20] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_domicile_v1_drill_proto_init() }
@@ -1526,7 +1630,7 @@ func file_domicile_v1_drill_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_v1_drill_proto_rawDesc), len(file_domicile_v1_drill_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -202,4 +202,6 @@ type Scan struct {
 	Hits  uint64 `json:"hits"`            // outside: occurrences of any; at home: marks that were found
 	Home  bool   `json:"home"`
 	Text  string `json:"text,omitempty"`
+	// Beyond is what of that node could not be looked through, in words.
+	Beyond []string `json:"beyond,omitempty"`
 }

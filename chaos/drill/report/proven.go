@@ -105,12 +105,26 @@ func (s *scene) unproven(r *Report) []string {
 		add("The lag of %d of the copies that the cut parted: no figure of theirs could be judged.", unknown)
 	}
 	if len(r.Scans) > 0 {
-		add("Resident bytes outside the data folders (logs of processes, memory, dumps), in deleted blocks, or compressed or encrypted: what was searched is the files of the nodes that had the regions' logs open.")
+		add("Resident bytes in memory, in dumps, in what other programs keep of the nodes' logs, in deleted blocks, or compressed or encrypted: what was searched is named above.")
 	}
+	s.unsearched(r, add)
 	s.unread(add)
 	add("What other producers published: the loss set and the lag are judged by the drill's own records; of others only counts and sequences are known.")
 	add("Who wrote the history: its chain shows that nothing was changed since the hash above was noted, and is no signature.")
 	return out
+}
+
+// unsearched names what the nodes that searched could not look through.
+func (s *scene) unsearched(r *Report, add func(string, ...any)) {
+	said := map[string]bool{}
+	for _, v := range r.Scans {
+		for _, what := range v.Beyond {
+			if line := v.Where + ": " + what; !said[line] {
+				said[line] = true
+				add("The log of a process: %s.", line)
+			}
+		}
+	}
 }
 
 // unmoved names topics that may move and were not moved.
