@@ -149,15 +149,18 @@ func (r *run) begin(ctx context.Context, s Step) (heal func(context.Context) err
 	case ledger.ClockStep:
 		right := func() error { return nodes[0].Skew(0) }
 		// One that is still starting may read its clock only after the step, and keep to it.
-		_, _, starting := nodes[0].Ready(ctx)
-		if !s.Again && starting == nil {
+		if !s.Again && answers(ctx, nodes[0]) {
 			return func(context.Context) error { return right() }, nodes[0].Skew(s.Skew)
 		}
 		nodes[0].Kill()
 		return restart(nodes[0], right), errors.Join(nodes[0].Skew(s.Skew), nodes[0].Start())
 	case ledger.DiskFull:
-		// It has to come back by itself once there is room.
-		return nodes[0].FreeDisk, nodes[0].FillDisk()
+		if answers(ctx, nodes[0]) { // it has to come back by itself once there is room
+			return nodes[0].FreeDisk, nodes[0].FillDisk()
+		}
+		return func(ctx context.Context) error { // a start on a full disk is refused
+			return errors.Join(nodes[0].FreeDisk(ctx), nodes[0].Start())
+		}, nodes[0].FillDisk()
 	case ledger.DiskError, ledger.SlowDisk:
 		what := "error=EIO"
 		if s.Kind == ledger.SlowDisk {
@@ -167,6 +170,13 @@ func (r *run) begin(ctx context.Context, s Step) (heal func(context.Context) err
 		return restart(nodes[0], mend), err
 	}
 	return nil, fmt.Errorf("nobody knows how to do %q", s.Kind)
+}
+
+// answers reports whether a node has come up, so that what happens to it does not happen to
+// its start.
+func answers(ctx context.Context, n *field.Node) bool {
+	_, _, err := n.Ready(ctx)
+	return err == nil
 }
 
 // isolate cuts a node off from the others of its region until it is mended.
