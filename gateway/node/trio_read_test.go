@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"domicile/api"
 	"domicile/api/client"
@@ -19,7 +18,7 @@ import (
 func (r *trio) insistOn(name string, rec api.Record) {
 	r.t.Helper()
 	c := dial(r.t, r.configs[name].Listen.Door)
-	if err := lab.Poll(r.t.Context(), 60*time.Second, func() error { _, err := c.Publish(r.t.Context(), &rec); return err }); err != nil {
+	if err := lab.Poll(r.t.Context(), patience, func() error { _, err := c.Publish(r.t.Context(), &rec); return err }); err != nil {
 		r.t.Fatalf("at %s: %v", name, err)
 	}
 }
@@ -57,7 +56,7 @@ func TestRA4_ReadsAtEveryDoor(t *testing.T) {
 			}
 			return nil
 		}
-		if err := lab.Poll(t.Context(), 60*time.Second, func() error {
+		if err := lab.Poll(t.Context(), patience, func() error {
 			got = nil
 			return c.Read(t.Context(), &pb.ReadRequest{Topic: "orders", MaxRecords: 7}, collect)
 		}); err != nil {
@@ -133,7 +132,7 @@ func TestRA4_AReaderGoesOnAtTheNextHolder(t *testing.T) {
 		r.halt(next)
 	}
 	publish(10)
-	if err := lab.Poll(t.Context(), 60*time.Second, func() error {
+	if err := lab.Poll(t.Context(), patience, func() error {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(got) < len(want) {

@@ -36,6 +36,10 @@ topics:
 
 var names = [...]string{"a", "b", "c"}
 
+// patience is how long a region of three may take for anything while other tests share the
+// machine and its disk.
+const patience = 3 * time.Minute
+
 // trio is a region of three nodes in this process.
 type trio struct {
 	*world
@@ -110,7 +114,7 @@ func (r *trio) run(names ...string) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(r.t.Context(), 60*time.Second)
+		ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 		err = n.Start(ctx)
 		cancel()
 		if err != nil {
@@ -141,7 +145,7 @@ func (r *trio) halt(name string) {
 func (r *trio) holder() string {
 	r.t.Helper()
 	var holder string
-	if err := lab.Poll(r.t.Context(), 60*time.Second, func() error {
+	if err := lab.Poll(r.t.Context(), patience, func() error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for name, n := range r.nodes {
@@ -206,7 +210,7 @@ func (r *trio) read(n int) []string { r.t.Helper(); return r.readAt(r.holder(), 
 // readAt reads n records at a node's door.
 func (r *trio) readAt(name string, n int) []string {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
 	var ids []string
 	enough := errors.New("enough")
@@ -229,7 +233,7 @@ func (r *trio) readAt(name string, n int) []string {
 // says that it holds all that it should.
 func (r *trio) ready() {
 	r.t.Helper()
-	if err := lab.Poll(r.t.Context(), 60*time.Second, func() error {
+	if err := lab.Poll(r.t.Context(), patience, func() error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for name, n := range r.nodes {
@@ -336,7 +340,7 @@ func (p *producers) insist(ctx context.Context, c *client.Client, rec api.Record
 func (p *producers) more(n int64) {
 	p.t.Helper()
 	want := p.count.Load() + n
-	if err := lab.Poll(p.t.Context(), 60*time.Second, func() error {
+	if err := lab.Poll(p.t.Context(), patience, func() error {
 		if got := p.count.Load(); got < want {
 			return fmt.Errorf("%d acknowledged, want %d", got, want)
 		}

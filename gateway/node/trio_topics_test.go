@@ -46,7 +46,7 @@ func (r *trio) desk(name string) *client.Client {
 // soon polls until a question has the answer that is wanted.
 func (r *trio) soon(ask func() error) {
 	r.t.Helper()
-	if err := lab.Poll(r.t.Context(), 60*time.Second, ask); err != nil {
+	if err := lab.Poll(r.t.Context(), patience, ask); err != nil {
 		r.t.Fatal(err)
 	}
 }
