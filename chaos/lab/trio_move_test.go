@@ -62,7 +62,7 @@ func (m *moved) reseated(s *stand, region, act, target string) {
 	}
 	began := time.Now()
 	s.at(act)
-	m.move("eu-central", target+" at "+act, target)
+	m.move("eu-central", fmt.Sprintf("from %s at %s", m.at("eu-central").Epoch, act), target)
 	m.until("the region comes to "+act, func() error {
 		if err := s.due(); err != nil {
 			l := m.at("eu-central")
