@@ -205,9 +205,12 @@ func TestS23_GossipAloneSaysThatAHomeIsDead(t *testing.T) {
 	counts("us-east", 2)
 	counts("eu-central", 2)
 	before := m.at("us-east")
-	if s, ok := m.node("us-east").LinkTo("eu-west"); !ok || !s.Up {
-		t.Errorf("the link is %+v", s)
-	}
+	m.until("the link is up all the same", func() error {
+		if s, ok := m.node("us-east").LinkTo("eu-west"); !ok || !s.Up {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
 	until(t, m.Lab, "us-east", "orders", "by the home", func(a api.Ack, err error) bool { return confirmed(a, err) && a.Region == "eu-west" })
 	if after := m.at("us-east"); after.Home != "eu-west" || after.Epoch != before.Epoch || after.Op != nil {
 		t.Errorf("before %+v\nafter %+v", before, after)
