@@ -96,6 +96,9 @@ func (m *moved) reseated(s *stand, region, act, target string) {
 // those words. All steps of a move are played under DOMICILE_LONG=1. It runs beside no other
 // test: the seat goes wherever the machine does not come round.
 func TestR14f_MovesOfARegionOfThree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("five nodes at full pace: not with -short")
+	}
 	home, target := []string{"prove"}, []string{"become"}
 	if os.Getenv("DOMICILE_LONG") != "" {
 		home, target = []string{"fence", "prove", "follow"}, []string{"study", "cut", "freeze", "caughtup", "flip", "become", "opened"}
