@@ -30,6 +30,9 @@ func (w *Witness) Desk() (*client.Client, error) {
 // Data is the directory of its disk.
 func (w *Witness) Data() string { return w.at.Data() }
 
+// Node is the witness itself; nil while it is not running.
+func (w *Witness) Node() *node.Witness { return w.node }
+
 // Start starts it on the files it has. It does nothing when it runs already.
 func (w *Witness) Start(ctx context.Context) (err error) {
 	g := w.at

@@ -6,10 +6,13 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	pb "domicile/api/domicile/v1"
 	"domicile/gateway/node"
+	"domicile/regions"
 )
 
 func (a *app) controlCommand() *cobra.Command {
@@ -110,27 +113,42 @@ func (a *app) controlVoters() *cobra.Command {
 			if a.json() {
 				return a.printJSON(viewAuthority(s))
 			}
-			rows := [][]string{
-				{"authority", authorityText(s)}, {"by the manifest", firstOf(strings.Join(s.GetVoters(), ", "), "nobody votes")}, {"this node", s.GetRole()},
-			}
-			if s.GetRole() == "voter" {
-				rows = append(rows, []string{"leader", firstOf(s.GetLeader(), unknown)}, []string{"voting", firstOf(strings.Join(s.GetVoting(), ", "), unknown)},
-					[]string{"term", fmt.Sprint(s.GetTerm())}, []string{"entries", count(s.GetEntries())})
-			}
-			if r := s.GetRivals(); len(r) > 0 {
-				rows = append(rows, []string{"RIVALS", strings.Join(r, ", ") + " belong to another founding"})
-			}
-			if s.GetTrouble() != "" {
-				rows = append(rows, []string{"TROUBLE", s.GetTrouble()})
-			}
 			var b strings.Builder
-			table(&b, "", rows)
+			table(&b, "", voterRows(s))
 			_, err = io.WriteString(a.out, b.String())
 			return err
 		},
 	}
 	cmd.AddCommand(a.votersAdd(), a.votersRemove())
 	return cmd
+}
+
+// voterRows are a node's part in the authority.
+func voterRows(s *pb.AuthorityState) [][]string {
+	rows := [][]string{
+		{"authority", authorityText(s)}, {"by the manifest", firstOf(strings.Join(s.GetVoters(), ", "), "nobody votes")}, {"this node", s.GetRole()},
+	}
+	if s.GetWitness() {
+		rows[2][1] += ", a witness in no region"
+	}
+	if s.GetRole() == "voter" {
+		leader, free := firstOf(s.GetLeader(), unknown), unknown
+		if s.GetLeaderHeard() {
+			leader += ", heard " + regions.Span(time.Duration(s.GetLeaderHeardNanoAgo())) + " ago"
+		}
+		if s.GetFreeKnown() {
+			free = regions.Bytes(int64(s.GetFreeBytes()))
+		}
+		rows = append(rows, []string{"leader", leader}, []string{"voting", firstOf(strings.Join(s.GetVoting(), ", "), unknown)}, []string{"term", fmt.Sprint(s.GetTerm())},
+			[]string{"entries", count(s.GetEntries()) + ", taken in up to " + count(s.GetApplied())}, []string{"free on its disk", free})
+	}
+	if r := s.GetRivals(); len(r) > 0 {
+		rows = append(rows, []string{"RIVALS", strings.Join(r, ", ") + " belong to another founding"})
+	}
+	if s.GetTrouble() != "" {
+		rows = append(rows, []string{"TROUBLE", s.GetTrouble()})
+	}
+	return rows
 }
 
 func (a *app) controlSnapshot() *cobra.Command {

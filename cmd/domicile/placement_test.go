@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +19,7 @@ const movableManifest = `version: 1
 federation: example
 regions: {eu-west: {link: "127.0.0.1:7401"}, us-east: {link: "127.0.0.1:7402"}, ap-south: {link: "127.0.0.1:7403"}}
 boundaries: {eu: [eu-west], us: [us-east]}
-authority: {voters: [eu-west, us-east]}
+authority: {voters: [eu-west, us-east], witness: {arbiter: {link: "127.0.0.1:7409"}}}
 topics:
   health: {writes: local, regions: [eu-west, us-east], on_home_loss: {producers: refuse, consumers: {mode: stop}, owner: o, text: t}}
   orders: {writes: home, home: eu-west, mirror: [us-east], failover: {mode: manual, targets: [us-east], rpo: 5s, rto: 1m, fence_after: 20s},
@@ -100,6 +102,7 @@ destination contains "us-east" if input.tags.residency == "us"
 	if out := ask("ap-south", "control", "snapshot", "--dry-run"); !strings.Contains(out, "no voter runs on this node") {
 		t.Error(out)
 	}
+	t.Run("a witness says how it votes, and no more", func(t *testing.T) { witnessSays(t, l.Witness().Node()) })
 	t.Run("completion offers a legal target or none", func(t *testing.T) { completesLegalTargets(t, l.Federation, ask) })
 }
 
@@ -117,6 +120,37 @@ func snapshotIsLookedAtFirst(t *testing.T, audit string, snapshot func(...string
 	acts, err := os.ReadFile(audit)
 	if err != nil || !strings.Contains(string(acts), `"act":"snapshot"`) || !strings.Contains(string(acts), `"reason":"a test"`) {
 		t.Errorf("the audit: %v\n%s", err, acts)
+	}
+}
+
+// witnessSays asks a witness for its status, its metrics and whether it is ready.
+func witnessSays(t *testing.T, w *node.Witness) {
+	wanted := map[string][]string{
+		"status":  {"arbiter votes, and hears a leader", "a witness in no region", "arbiter, eu-west, us-east", "taken in up to", "free on its disk"},
+		"metrics": {"domicile_voter_led 1", "domicile_voter_count 3", "domicile_voter_free_bytes ", "domicile_authority_trouble 0", `domicile_certificate_days_left{kind="region",name="arbiter"}`},
+		"readyz":  {"ok"},
+	}
+	say := func(what string) string {
+		if what == "status" {
+			var out, failed strings.Builder
+			run(t.Context(), []string{"status", "--server", w.Admin()}, strings.NewReader(""), &out, &failed)
+			return out.String() + failed.String()
+		}
+		r, err := http.Get("http://" + w.Metrics() + "/" + what)
+		if err != nil {
+			return err.Error()
+		}
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			return err.Error()
+		}
+		return string(text)
+	}
+	for what, wanted := range wanted {
+		if err := lab.Poll(t.Context(), 30e9, func() error { return lacking(say(what), wanted) }); err != nil {
+			t.Error(what, err)
+		}
 	}
 }
 
@@ -143,7 +177,7 @@ func TestControlFoundMakesAVoterOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("federation.yaml", movableManifest)
+	write("federation.yaml", strings.Replace(movableManifest, `, witness: {arbiter: {link: "127.0.0.1:7409"}}`, "", 1))
 	write("node.yaml", "region: us-east\n")
 	found := func(args ...string) (int, string) {
 		var out, failed strings.Builder

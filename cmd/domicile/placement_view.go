@@ -20,6 +20,10 @@ type authorityView struct {
 	Entries    uint64   `json:"entries,omitempty"`
 	Voting     []string `json:"voting,omitempty"`
 	Rivals     []string `json:"rivals,omitempty"`
+	Witness    bool     `json:"witness,omitempty"`
+	Applied    uint64   `json:"applied,omitempty"`
+	Heard      *float64 `json:"leader_heard_seconds_ago,omitempty"` // of a voter that does not lead; absent: not in this run
+	Free       *uint64  `json:"free_bytes,omitempty"`               // of a voter's disk; absent: not known
 }
 
 type placedView struct {
@@ -69,6 +73,7 @@ func viewAuthority(s *pb.AuthorityState) authorityView {
 		Voters: s.GetVoters(), Role: s.GetRole(), Trouble: s.GetTrouble(), Name: s.GetName(), Generation: s.GetGeneration(), Version: s.GetVersion(),
 		Reached: s.GetReached(), Answered: known(time.Duration(s.GetAnsweredNanoAgo()).Seconds(), s.GetHeard()),
 		Leader: s.GetLeader(), Term: s.GetTerm(), Entries: s.GetEntries(), Voting: s.GetVoting(), Rivals: s.GetRivals(),
+		Witness: s.GetWitness(), Applied: s.GetApplied(), Heard: known(time.Duration(s.GetLeaderHeardNanoAgo()).Seconds(), s.GetLeaderHeard()), Free: known(s.GetFreeBytes(), s.GetFreeKnown()),
 	}
 }
 

@@ -39,6 +39,9 @@ type Config struct {
 	// one.
 	Ask func(ctx context.Context, node string, q *pb.AskOver) (*pb.AskAnswer, error)
 
+	// Authority is this node's part in the placement authority; nil: it is not told of.
+	Authority func() *pb.AuthorityState
+
 	Listener net.Listener // of /metrics, /healthz and /readyz; nil: none
 	Clock    regions.Clock
 	Logger   *slog.Logger

@@ -73,6 +73,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			gauge(linkOffset, l.Offset.Seconds(), l.Peer)
 		}
 	}
+	if ask := c.admin.config.Authority; ask != nil {
+		collectAuthority(ask(), gauge)
+	}
 	if g := v.Gossip; g != nil {
 		gauge(gossipMembers, float64(len(g.Members)))
 		gauge(gossipPeers, float64(g.Peers))

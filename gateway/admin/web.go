@@ -10,7 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	pb "domicile/api/domicile/v1"
+	"domicile/regions"
 )
 
 // web serves the HTTP pages.
@@ -47,15 +51,27 @@ func (w *web) close(ctx context.Context) error {
 	return err
 }
 
-// Pages are /healthz and /readyz of a node without a region. Safe for concurrent use.
+// Pages are /metrics, /healthz and /readyz of a node without a region. Safe for concurrent use.
 type Pages struct{ web *web }
 
-// NewPages takes over the listener. unready says why the node is no use now; "": it is.
-func NewPages(l net.Listener, unready func() string, logger *slog.Logger) *Pages {
+// PagesConfig is what a Pages works with; all of it is required.
+type PagesConfig struct {
+	Unready      func() string // why the node is no use now; "": it is
+	Authority    func() *pb.AuthorityState
+	Certificates func() []Certificate
+	Clock        regions.Clock
+	Logger       *slog.Logger
+}
+
+// NewPages takes over the listener.
+func NewPages(l net.Listener, c PagesConfig) *Pages {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&witness{c.Authority, c.Certificates, c.Clock})
 	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, unready()) })
-	return &Pages{newWeb(l, mux, logger)}
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.Unready()) })
+	return &Pages{newWeb(l, mux, c.Logger)}
 }
 
 // Start serves in the background until Close.

@@ -8,6 +8,7 @@ import (
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
 	"domicile/gateway/admin"
+	"domicile/regions/fabric"
 	"domicile/regions/placement"
 )
 
@@ -38,7 +39,7 @@ func (n *Node) lease(id api.LogID) (time.Duration, bool) {
 }
 
 func (n *Node) authorityState() *pb.AuthorityState {
-	m := &pb.AuthorityState{Voters: n.federation.Voters(), Role: "none"}
+	m := &pb.AuthorityState{Voters: n.federation.Voters(), Role: "none", Witness: n.cfg.Witness(n.federation)}
 	if n.placer == nil {
 		return m
 	}
@@ -56,7 +57,11 @@ func (n *Node) authorityState() *pb.AuthorityState {
 		return m
 	}
 	s := v.Status()
-	m.Role, m.Leader, m.Term, m.Entries, m.Voting = "voter", s.Leader, s.Term, s.Entries, s.Voters
+	m.Role, m.Leader, m.Term, m.Entries, m.Applied, m.Voting = "voter", s.Leader, s.Term, s.Entries, s.Applied, s.Voters
+	m.LeaderHeard, m.LeaderHeardNanoAgo = s.Heard, int64(s.HeardAgo)
+	if free, _, err := fabric.Statfs(n.cfg.Data); err == nil {
+		m.FreeKnown, m.FreeBytes = true, uint64(free)
+	}
 	if s.Failed != nil {
 		m.Trouble = "the voter stands still: " + s.Failed.Error()
 	}

@@ -60,12 +60,13 @@ func (w *Witness) Start(ctx context.Context) error {
 	return nil
 }
 
-// openPages opens the health pages.
+// openPages opens the pages of metrics and health.
 func (w *Witness) openPages(ctx context.Context) (err error) {
 	if w.n.pages, err = w.n.openPages(ctx); err != nil {
 		return err
 	}
-	w.pages = admin.NewPages(w.n.pages, w.unready, w.n.logger)
+	n := w.n
+	w.pages = admin.NewPages(n.pages, admin.PagesConfig{Unready: w.unready, Authority: n.authorityState, Certificates: n.certificates, Clock: n.seams.Clock, Logger: n.logger})
 	w.n.onClose("pages", w.pages.Close)
 	return nil
 }
@@ -105,6 +106,9 @@ func (w *Witness) Reload(context.Context) error {
 
 // Close ends the voter, and waits for it at the longest until ctx ends.
 func (w *Witness) Close(ctx context.Context) error { return w.n.Close(ctx) }
+
+// Metrics is where /metrics, /healthz and /readyz are, host:port, once started.
+func (w *Witness) Metrics() string { return w.n.Metrics() }
 
 // Admin is where operators connect, host:port, once started.
 func (w *Witness) Admin() string { return w.n.Admin() }

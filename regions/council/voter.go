@@ -260,7 +260,10 @@ type Status struct {
 	Roll       []string         // who votes in the founding, by the file that this voter was made with; none: it joined
 	Seats      []string         // the voters as one another calls them: a voter that joined anew is another one
 	Rivals     map[string]Rival // regions that belong to another founding
-	Failed     error            // why the voter stands still: its disk, or a command of a later version; nil if it does not
+	Applied    uint64           // of the entries, by this voter
+	Heard      bool             // the leader was, in this run, by this voter, which does not lead; then HeardAgo says when
+	HeardAgo   time.Duration
+	Failed     error // why the voter stands still: its disk, or a command of a later version; nil if it does not
 }
 
 // Status is the present one.
@@ -269,6 +272,10 @@ func (v *Voter) Status() Status {
 	s := Status{
 		Region: v.mark.Region, Leader: string(leader), Leading: v.raft.State() == raft.Leader, Term: v.raft.CurrentTerm(),
 		Authority: v.mark.Authority, Entries: v.raft.LastIndex(), Voters: v.voters(), Seats: v.seats(), Roll: v.mark.Roll, Failed: v.store.failure(),
+	}
+	s.Applied = v.raft.AppliedIndex()
+	if at := v.raft.LastContact(); !s.Leading && !at.IsZero() {
+		s.Heard, s.HeardAgo = true, time.Since(at)
 	}
 	v.machine.read(func(p *placement.State) { s.Generation, s.Version = p.Generation(), p.Version() })
 	v.mu.Lock()

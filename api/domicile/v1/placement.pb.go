@@ -154,13 +154,19 @@ type AuthorityState struct {
 	Heard           bool                   `protobuf:"varint,8,opt,name=heard,proto3" json:"heard,omitempty"`     // it answered in this run; answered says when
 	AnsweredNanoAgo int64                  `protobuf:"varint,9,opt,name=answered_nano_ago,json=answeredNanoAgo,proto3" json:"answered_nano_ago,omitempty"`
 	// Of a voter.
-	Leader        string   `protobuf:"bytes,10,opt,name=leader,proto3" json:"leader,omitempty"` // empty: not known
-	Term          uint64   `protobuf:"varint,11,opt,name=term,proto3" json:"term,omitempty"`
-	Entries       uint64   `protobuf:"varint,12,opt,name=entries,proto3" json:"entries,omitempty"`
-	Voting        []string `protobuf:"bytes,13,rep,name=voting,proto3" json:"voting,omitempty"` // regions that vote, as the voters noted it
-	Rivals        []string `protobuf:"bytes,14,rep,name=rivals,proto3" json:"rivals,omitempty"` // regions that belong to another founding
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Leader             string   `protobuf:"bytes,10,opt,name=leader,proto3" json:"leader,omitempty"` // empty: not known
+	Term               uint64   `protobuf:"varint,11,opt,name=term,proto3" json:"term,omitempty"`
+	Entries            uint64   `protobuf:"varint,12,opt,name=entries,proto3" json:"entries,omitempty"`
+	Voting             []string `protobuf:"bytes,13,rep,name=voting,proto3" json:"voting,omitempty"`                               // regions that vote, as the voters noted it
+	Rivals             []string `protobuf:"bytes,14,rep,name=rivals,proto3" json:"rivals,omitempty"`                               // regions that belong to another founding
+	Applied            uint64   `protobuf:"varint,15,opt,name=applied,proto3" json:"applied,omitempty"`                            // entries that this voter has taken in
+	LeaderHeard        bool     `protobuf:"varint,16,opt,name=leader_heard,json=leaderHeard,proto3" json:"leader_heard,omitempty"` // by a voter that does not lead itself, in this run
+	LeaderHeardNanoAgo int64    `protobuf:"varint,17,opt,name=leader_heard_nano_ago,json=leaderHeardNanoAgo,proto3" json:"leader_heard_nano_ago,omitempty"`
+	FreeKnown          bool     `protobuf:"varint,18,opt,name=free_known,json=freeKnown,proto3" json:"free_known,omitempty"`
+	FreeBytes          uint64   `protobuf:"varint,19,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"` // of the disk that it keeps its log and its votes on
+	Witness            bool     `protobuf:"varint,20,opt,name=witness,proto3" json:"witness,omitempty"`                      // it is in no region: it votes and does nothing else
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *AuthorityState) Reset() {
@@ -289,6 +295,48 @@ func (x *AuthorityState) GetRivals() []string {
 		return x.Rivals
 	}
 	return nil
+}
+
+func (x *AuthorityState) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *AuthorityState) GetLeaderHeard() bool {
+	if x != nil {
+		return x.LeaderHeard
+	}
+	return false
+}
+
+func (x *AuthorityState) GetLeaderHeardNanoAgo() int64 {
+	if x != nil {
+		return x.LeaderHeardNanoAgo
+	}
+	return 0
+}
+
+func (x *AuthorityState) GetFreeKnown() bool {
+	if x != nil {
+		return x.FreeKnown
+	}
+	return false
+}
+
+func (x *AuthorityState) GetFreeBytes() uint64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
+func (x *AuthorityState) GetWitness() bool {
+	if x != nil {
+		return x.Witness
+	}
+	return false
 }
 
 type PlacedLog struct {
@@ -986,7 +1034,7 @@ const file_domicile_v1_placement_proto_rawDesc = "" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\"\n" +
 	"\rnow_unix_nano\x18\x02 \x01(\x03R\vnowUnixNano\x129\n" +
 	"\tauthority\x18\x03 \x01(\v2\x1b.domicile.v1.AuthorityStateR\tauthority\x12*\n" +
-	"\x04logs\x18\x04 \x03(\v2\x16.domicile.v1.PlacedLogR\x04logs\"\xf6\x02\n" +
+	"\x04logs\x18\x04 \x03(\v2\x16.domicile.v1.PlacedLogR\x04logs\"\xbe\x04\n" +
 	"\x0eAuthorityState\x12\x16\n" +
 	"\x06voters\x18\x01 \x03(\tR\x06voters\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x18\n" +
@@ -1004,7 +1052,15 @@ const file_domicile_v1_placement_proto_rawDesc = "" +
 	"\x04term\x18\v \x01(\x04R\x04term\x12\x18\n" +
 	"\aentries\x18\f \x01(\x04R\aentries\x12\x16\n" +
 	"\x06voting\x18\r \x03(\tR\x06voting\x12\x16\n" +
-	"\x06rivals\x18\x0e \x03(\tR\x06rivals\"\xf1\x05\n" +
+	"\x06rivals\x18\x0e \x03(\tR\x06rivals\x12\x18\n" +
+	"\aapplied\x18\x0f \x01(\x04R\aapplied\x12!\n" +
+	"\fleader_heard\x18\x10 \x01(\bR\vleaderHeard\x121\n" +
+	"\x15leader_heard_nano_ago\x18\x11 \x01(\x03R\x12leaderHeardNanoAgo\x12\x1d\n" +
+	"\n" +
+	"free_known\x18\x12 \x01(\bR\tfreeKnown\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\x13 \x01(\x04R\tfreeBytes\x12\x18\n" +
+	"\awitness\x18\x14 \x01(\bR\awitness\"\xf1\x05\n" +
 	"\tPlacedLog\x12$\n" +
 	"\x03log\x18\x01 \x01(\v2\x12.domicile.v1.LogIdR\x03log\x12\x1d\n" +
 	"\n" +

@@ -1,0 +1,62 @@
+package admin
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	pb "domicile/api/domicile/v1"
+	"domicile/regions"
+)
+
+var (
+	authorityReached = desc("domicile_authority_reached", "1 if the placement authority answered this region within the last seconds.")
+	authorityTrouble = desc("domicile_authority_trouble", "1 if something is wrong with this node's part in the placement authority; status says what.")
+	authorityVersion = desc("domicile_authority_version", "Version of what the placement authority decided, as this node has it.")
+	voterLed         = desc("domicile_voter_led", "1 if the voter on this node leads or hears a leader.")
+	voterCount       = desc("domicile_voter_count", "Voters, as the one on this node has it.")
+	voterApplied     = desc("domicile_voter_applied_entries", "Entries of the voters' log that this one has taken in.")
+	voterFree        = desc("domicile_voter_free_bytes", "Free on the disk that the voter keeps its log and its votes on.")
+)
+
+// collectAuthority is what a node tells of its part in the placement authority, if it has one.
+func collectAuthority(s *pb.AuthorityState, gauge func(*prometheus.Desc, float64, ...string)) {
+	if len(s.GetVoters()) == 0 {
+		return
+	}
+	gauge(authorityTrouble, truth(s.GetTrouble() != ""))
+	if s.GetName() != "" {
+		gauge(authorityVersion, float64(s.GetVersion()))
+	}
+	if !s.GetWitness() && s.GetHeard() {
+		gauge(authorityReached, truth(s.GetReached()))
+	}
+	if s.GetRole() != "voter" {
+		return
+	}
+	gauge(voterLed, truth(s.GetLeader() != ""))
+	gauge(voterCount, float64(len(s.GetVoting())))
+	gauge(voterApplied, float64(s.GetApplied()))
+	if s.GetFreeKnown() {
+		gauge(voterFree, float64(s.GetFreeBytes()))
+	}
+}
+
+// witness is the metrics of a node that votes and does nothing else.
+type witness struct {
+	authority    func() *pb.AuthorityState
+	certificates func() []Certificate
+	clock        regions.Clock
+}
+
+// Describe sends nothing: what is not known has no sample.
+func (w *witness) Describe(chan<- *prometheus.Desc) {}
+
+// Collect asks the voter.
+func (w *witness) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, x float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, labels...)
+	}
+	collectAuthority(w.authority(), gauge)
+	for _, c := range w.certificates() {
+		gauge(certificateDays, c.Ends.Sub(w.clock.Now()).Hours()/24, c.Name, c.Kind)
+	}
+}
