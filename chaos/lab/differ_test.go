@@ -95,13 +95,10 @@ func openApart(t *testing.T) *apart {
 // says puts a policy in force in one region, and waits until the other one has heard of it.
 func (a *apart) says(region string, serial int, strict bool) {
 	a.Helper()
-	err := stays(filepath.Join(a.dir, region), serial, strict)
-	if err == nil {
-		err = a.Region(region).Node().Reload(a.Context())
-	}
-	if err != nil {
+	if err := stays(filepath.Join(a.dir, region), serial, strict); err != nil {
 		a.Fatal(err)
 	}
+	within(a.T, "a policy comes into force", func() error { return a.Region(region).Node().Reload(a.Context()) })
 	other := "eu-west"
 	if region == other {
 		other = "us-east"

@@ -23,13 +23,13 @@ const (
 
 const (
 	pollEvery = 50 * time.Millisecond
-	linkedIn  = time.Minute
+	linkedIn  = 3 * time.Minute
 	// mostQuiets bounds what moves and does not come to its end.
 	mostQuiets = 5
 )
 
 // Linked waits until every running region has a policy and sees all its links to
-// other running regions up, for at most a minute.
+// other running regions up, for at most three minutes: a busy machine compiles policies that long.
 func (l *Lab) Linked(ctx context.Context) error {
 	return Poll(ctx, linkedIn, func() error {
 		for _, r := range l.Regions() {
