@@ -67,6 +67,7 @@ func startBroker(ctx context.Context, cfg *Config, maxStore int64) (*broker, err
 	opts.SyncAlways = false           // the barrier syncs, see barrier.go
 	opts.MaxPayload = maxPayload + callOver
 	opts.DisableShortFirstPing = true
+	opts.AuthTimeout = connectWithin.Seconds() // two seconds by itself, which a busy machine exceeds
 	if cfg.Cluster != nil {
 		if err := cfg.Cluster.join(opts, cfg.Region); err != nil {
 			return nil, err
@@ -83,14 +84,17 @@ func startBroker(ctx context.Context, cfg *Config, maxStore int64) (*broker, err
 	srv.SetLoggerV2(brokerLog{cfg.Logger.With("part", "broker"), fatal}, false, false, false)
 	srv.Start()
 	b.srv, b.opts = srv, opts
-	if err := b.connect(ctx, cfg.Pace.Of(30*time.Second), maxStore > 0, fatal); err != nil {
+	if err := b.connect(ctx, cfg.Pace.Of(connectWithin), maxStore > 0, fatal); err != nil {
 		b.stop()
 		return nil, err
 	}
 	return b, nil
 }
 
-const readyStep = 100 * time.Millisecond
+const (
+	readyStep     = 100 * time.Millisecond
+	connectWithin = 30 * time.Second // at pace 1
+)
 
 // ready waits until the broker is up, or says that it will not be.
 func (b *broker) ready(ctx context.Context, wait time.Duration, fatal <-chan string) error {
