@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"domicile/chaos/drill/report"
 	"domicile/chaos/lab"
 	"domicile/deploy"
+	"domicile/gateway/node"
 	"domicile/regions"
 	"domicile/regions/fabric/fabrictest"
 )
@@ -80,6 +82,15 @@ func beController(path string) int {
 type rig struct {
 	lab   *lab.Lab
 	nodes map[string]*drill.Node
+	slow  *atomic.Int64 // nanoseconds that each sync of eu-west's disk takes longer
+}
+
+// sync is a disk's, and slow while the rig says so.
+func (r *rig) sync(dir *os.File) error {
+	if d := time.Duration(r.slow.Load()); d > 0 {
+		<-time.After(d)
+	}
+	return dir.Sync()
 }
 
 const rpo = 5 * time.Second
@@ -90,7 +101,12 @@ func open(t *testing.T) *rig {
 	manifest = strings.Replace(manifest, "    home: eu-west                 # only with writes: home\n    mirror: [all]\n",
 		"    home: eu-west\n    mirror: [all]\n    failover: {mode: manual, targets: [us-east, ap-south], rpo: "+rpo.String()+", rto: 1m}\n", 1)
 	manifest += "\nauthority: {voters: [eu-west, us-east, ap-south]}\ndrills: {max_for: 2m}\n"
-	l, err := lab.Open(t.Context(), lab.Options{Parent: t.TempDir(), Manifest: []byte(manifest)})
+	r := &rig{nodes: map[string]*drill.Node{}, slow: &atomic.Int64{}}
+	l, err := lab.Open(t.Context(), lab.Options{Parent: t.TempDir(), Manifest: []byte(manifest), Seams: func(region string, s *node.Seams) {
+		if region == "eu-west" {
+			s.Hooks.Fabric.Sync = r.sync
+		}
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +118,7 @@ func open(t *testing.T) *rig {
 	if err := l.Linked(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{lab: l, nodes: map[string]*drill.Node{}}
+	r.lab = l
 	for _, region := range l.Regions() {
 		admin, err := region.Desk()
 		if err != nil {
@@ -164,6 +180,7 @@ func TestR14i_ADrillRunsAndHealsWhateverDies(t *testing.T) {
 	p := r.plan(t)
 	t.Run("whole", func(t *testing.T) { r.whole(t, p) })
 	t.Run("moved", func(t *testing.T) { r.exercised(t, p) })
+	t.Run("slow", func(t *testing.T) { r.slowed(t, p) })
 	phases := []history.Phase{history.ProbePhase}
 	if os.Getenv("DOMICILE_LONG") != "" {
 		phases = []history.Phase{history.Baseline, history.Arm, history.Cut, history.ProbePhase, history.Heal, history.CatchUp}
@@ -239,6 +256,35 @@ func (r *rig) exercised(t *testing.T, p drill.Plan) {
 		}
 	}
 	r.clean(t, "moved", time.Minute)
+}
+
+// slowed: a disk that becomes slow under the cut makes acknowledgements late, and the cut
+// ends early for that. Were they late before, nothing would have been cut.
+func (r *rig) slowed(t *testing.T, p drill.Plan) {
+	const limit = 2 * time.Second
+	r.ready(t, p)
+	p.For, p.Lease, p.StopWhen.AckP99 = time.Minute, 20*time.Second, limit
+	defer r.slow.Store(0)
+	for try := range 3 {
+		c := drill.Config{ID: fmt.Sprint("slow-", try), Plan: p, Confirmed: true, Dir: t.TempDir(), Nodes: r.nodes, Controller: "test", Clock: regions.NewSteadyClock(), Say: func(line string) {
+			if line == string(history.ProbePhase) {
+				r.slow.Store(int64(limit + limit/2))
+			}
+			if line == string(history.Heal) {
+				r.slow.Store(0)
+			}
+		}}
+		result, err := drill.Run(t.Context(), c)
+		if result.Outcome == history.Refused && strings.Contains(fmt.Sprint(err), "ack_p99") {
+			continue // this machine is slow without any fault
+		}
+		if err != nil || result.Outcome != history.Aborted || !strings.Contains(result.Why, "ack p99 above") {
+			t.Errorf("%+v %v", result, err)
+		}
+		r.clean(t, c.ID, time.Minute)
+		return
+	}
+	t.Skip("99 of 100 acknowledgements take longer than " + limit.String() + " here without any fault")
 }
 
 // judged runs a drill to its end and judges what it recorded.

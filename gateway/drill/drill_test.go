@@ -70,9 +70,9 @@ type rig struct {
 	*drill.Desk
 	gates  *gates
 	filter *filter
-	clock *regions.ManualClock
-	ca    *identity.Authority
-	acts  []string
+	clock  *regions.ManualClock
+	ca     *identity.Authority
+	acts   []string
 }
 
 // newRig is the desk of a region on a Monday noon.

@@ -31,7 +31,7 @@ func (n *Node) searchFiles(ctx context.Context, texts []string, since time.Time)
 		}
 	}
 	add(r)
-	files, beyond := outputs()
+	files, beyond := outputs(os.Stdout, os.Stderr)
 	out.Beyond = beyond
 	for _, file := range files {
 		r, err := canary.Scan(ctx, file, set)
@@ -48,10 +48,10 @@ func (n *Node) unsearched(path string, err error) error {
 	return &api.Error{Code: api.StorageFailed, Op: "search store", Region: n.cfg.Region, Field: "data", Value: path, Err: err, Hint: "a file that cannot be read is not a clean one: see that it can be read"}
 }
 
-// outputs are the files that the process writes to by its standard output and error, where
-// its log goes, and what of the two can't be read back: a terminal, a pipe or a journal.
-func outputs() (files, beyond []string) {
-	for i, f := range []*os.File{os.Stdout, os.Stderr} {
+// outputs are the files behind the process's standard output and error, where its log goes,
+// and what of the two can't be read back: a terminal, a pipe or a journal.
+func outputs(stdout, stderr *os.File) (files, beyond []string) {
+	for i, f := range []*os.File{stdout, stderr} {
 		what := []string{"standard output", "standard error"}[i]
 		info, err := f.Stat()
 		switch {
