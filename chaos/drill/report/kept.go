@@ -239,24 +239,24 @@ func (s *scene) answered() Check {
 // lagChecks judges the figures against the oracle.
 func (s *scene) lagChecks(lags []Lag, behind []Behind) []Check {
 	floor, truth, slope, pending := named(CheckLagFloor), named(CheckLagTruth), named(CheckLagSlope), named(CheckPending)
-	worst := 0.0
+	worst, late, all := 0.0, 0, 0
 	for _, l := range lags {
 		if l.Judged == 0 {
 			continue
 		}
 		limit := s.limit(l.Busy)
-		worst = max(worst, l.Under)
+		worst, late, all = max(worst, l.Under), late+l.Late, all+l.Judged
 		floor.judge(l.Under <= s.plan.Bounds.Clock.Seconds(), "%s in %s was up to %.2f s below the oracle", l.Log, l.Target, l.Under)
 		truth.judge(l.Over <= limit.Seconds(), "%s in %s was up to %.2f s above the oracle", l.Log, l.Target, l.Over)
 		truth.judge(l.Off <= limit.Seconds(), "%s in %s may have been off by %.2f s, more than %s", l.Log, l.Target, l.Off, span(limit))
-		truth.judge(2*l.Late <= l.Judged, "%s in %s: %d of %d answers took longer than %s, so nobody can say", l.Log, l.Target, l.Late, l.Judged, span(limit))
+		truth.judge(2*l.Late <= l.Judged, "%s in %s: %d of %d figures are not known to within %s, so nobody can say", l.Log, l.Target, l.Late, l.Judged, span(limit))
 		if l.Slope != nil {
 			slope.judge(*l.Slope > 0.9 && *l.Slope < 1.1, "%s in %s: %.3f", l.Log, l.Target, *l.Slope)
 		}
 	}
 	s.pending(pending, behind)
 	return []Check{
-		floor.done(fmt.Sprintf("at most %.2f s below", worst)), truth.done("within its bounds"), slope.done("every one within a tenth"),
+		floor.done(fmt.Sprintf("at most %.2f s below", worst)), truth.done(fmt.Sprintf("within its bounds; of %d figures %d came too late to say", all, late)), slope.done("every one within a tenth"),
 		pending.done("of the drill's own records"),
 	}
 }

@@ -71,8 +71,8 @@ func (s *scene) lag(f flow, said []gauge) Lag {
 		}
 		l.Judged++
 		l.Under, l.Over = max(l.Under, low-value), max(l.Over, value-high)
-		if g.at-g.Asked > s.limit(truth.busy) {
-			l.Late++ // nobody knows when in that time it was true
+		if high-low > s.limit(truth.busy).Seconds() {
+			l.Late++ // its answer took so long that nobody can say
 			continue
 		}
 		l.Blur = max(l.Blur, high-low)

@@ -138,7 +138,7 @@ type Lag struct {
 	Samples int      `json:"samples"` // while the cut held
 	Unknown int      `json:"unknown"` // of them, without a figure
 	Judged  int      `json:"judged"`
-	Late    int      `json:"late"`          // of them, answered so slowly that it shows only that they were not too low or too high
+	Late    int      `json:"late"`          // of them, where answer and oracle leave more room than the bound: shown is only that they were not too low or too high
 	Under   float64  `json:"under_s"`       // the most that the figure was below the oracle
 	Over    float64  `json:"over_s"`        // the most that it was above
 	Off     float64  `json:"off_s"`         // the most that it can have been off, given what the oracle does not know
