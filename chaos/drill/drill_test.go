@@ -115,7 +115,7 @@ func open(t *testing.T) *rig {
 			t.Error(err)
 		}
 	})
-	if err := l.Linked(t.Context()); err != nil {
+	if err := lab.Poll(t.Context(), 3*time.Minute, func() error { return l.Linked(t.Context()) }); err != nil {
 		t.Fatal(err)
 	}
 	r.lab = l
@@ -158,7 +158,7 @@ func (r *rig) plan(t *testing.T) drill.Plan {
 // ready waits until nothing stands against the plan, and the catalogue may fail over.
 func (r *rig) ready(t *testing.T, p drill.Plan) {
 	t.Helper()
-	if err := lab.Poll(t.Context(), time.Minute, func() error {
+	if err := lab.Poll(t.Context(), 3*time.Minute, func() error {
 		for _, peer := range p.Peers {
 			m, err := r.nodes[peer].Admin.Permissions(t.Context(), "catalog.updates")
 			if err != nil || len(m.GetLogs()) != 1 || !m.GetLogs()[0].GetAllowed() {

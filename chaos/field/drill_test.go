@@ -38,25 +38,30 @@ func ruleset(t *testing.T) []byte {
 	return out
 }
 
-func openDrilled(t *testing.T) *drilled {
+func openDrilled(t *testing.T, quorum ...string) *drilled {
 	d := &drilled{T: t, nodes: map[string]*drill.Node{}}
-	d.Field = open(t, field.Options{Manifest: append(bytes.Clone(deploy.FederationYAML), "\ndrills: {max_for: 2m}\n"...)})
+	d.Field = open(t, field.Options{Quorum: quorum, Manifest: append(bytes.Clone(deploy.FederationYAML), "\ndrills: {max_for: 10m}\n"...)})
 	d.rules = ruleset(t)
 	for _, n := range d.Nodes() {
 		of, _ := d.Federation.Region(n.Region)
-		x := &drill.Node{Region: n.Region, Place: of.Boundary, Address: n.Admin()}
+		x := &drill.Node{Region: n.Region, Name: n.Gateway, Place: of.Boundary, Address: n.Admin()}
 		var err error
 		x.Admin, err = n.Desk()
 		must(t, err)
 		x.Door, err = n.Client(1)
 		must(t, err)
 		t.Cleanup(func() { x.Admin.Close(); x.Door.Close() })
-		d.nodes[n.Region] = x
+		if first := d.nodes[n.Region]; first != nil {
+			first.Others = append(first.Others, x)
+		} else {
+			d.nodes[n.Region] = x
+		}
 	}
 	return d
 }
 
-const filterLease = 5 * time.Second
+// filterLease is what a starved machine needs, not a node.
+const filterLease = 10 * time.Second
 
 // draft is a plan to isolate eu-west by the packet filter.
 func (d *drilled) draft() (p drill.Plan) {
@@ -68,7 +73,7 @@ func (d *drilled) draft() (p drill.Plan) {
 		return err
 	}))
 	p.Gate, p.StopWhen.AckP99 = "nftables", 0 // the machine does other things too
-	p.Baseline, p.For, p.Lease, p.CatchUp = time.Second, 2*filterLease, filterLease, time.Minute
+	p.Baseline, p.For, p.Lease, p.CatchUp = time.Second, filterLease, filterLease, 3*time.Minute
 	return p
 }
 
@@ -93,7 +98,9 @@ func (d *drilled) same(within time.Duration) {
 func (d *drilled) each(ask func(n *drill.Node) error) {
 	d.Helper()
 	for _, n := range d.nodes {
-		must(d.T, ask(n))
+		for _, x := range append([]*drill.Node{n}, n.Others...) {
+			must(d.T, ask(x))
+		}
 	}
 }
 
@@ -142,6 +149,70 @@ func TestR14i_TheKernelsCutEndsWhateverDies(t *testing.T) {
 	must(t, err)
 	d.same(late)
 	d.killed(p)
+	d.lost(p)
+	if why := d.stepped(p); why != nil {
+		t.Log("no clock was stepped:", why)
+	}
+}
+
+// lost: the controller's calls to all nodes hang in the midst of the cut, as when it loses its
+// own line. The nodes heal by themselves, and it says that it had no control.
+func (d *drilled) lost(p drill.Plan) {
+	p.For = time.Minute
+	ended := make(chan drill.Result, 1)
+	go func() {
+		result, err := drill.Run(context.WithoutCancel(d.Context()), drill.Config{ID: "lost", Plan: p, Dir: d.TempDir(), Nodes: d.nodes, Confirmed: true, Controller: "test", Clock: regions.NewSteadyClock()})
+		if err != nil {
+			d.Error(err)
+		}
+		ended <- result
+	}()
+	cuts := func() int { return bytes.Count(ruleset(d.T), []byte("table inet domicile-drill/")) }
+	wait := func(want int) {
+		must(d.T, lab.Poll(d.Context(), soon, func() error {
+			if n := cuts(); n != want {
+				return fmt.Errorf("%d nodes cut, want %d", n, want)
+			}
+			return nil
+		}))
+	}
+	wait(3)
+	line := func(script string) {
+		c := exec.CommandContext(d.Context(), "nft", script)
+		if out, err := c.CombinedOutput(); err != nil {
+			d.Fatalf("%v: %s", err, out)
+		}
+	}
+	_, port, _ := strings.Cut(d.nodes["eu-west"].Address, ":")
+	line("add table inet controllers_line; add chain inet controllers_line in { type filter hook input priority -20; }; add rule inet controllers_line in tcp dport " + port + " drop")
+	began := time.Now()
+	wait(0)
+	if took := time.Since(began); took > 3*(filterLease+time.Second) {
+		d.Errorf("healed %s after the controller had lost its line", took)
+	}
+	line("delete table inet controllers_line")
+	if result := <-ended; result.Outcome != history.Uncontrolled {
+		d.Errorf("the drill ended as %+v", result)
+	}
+	d.same(time.Minute)
+}
+
+// stepped: a lease is no matter of the wall clock.
+func (d *drilled) stepped(p drill.Plan) error {
+	p.Lease, p.For = 4*time.Minute, 4*time.Minute
+	d.hold("stepped", p, true)
+	if err := d.Node("eu-west").Skew(time.Hour); err != nil {
+		return err
+	}
+	d.down("stepped")
+	s, err := d.nodes["eu-west"].Admin.DrillStatus(d.Context())
+	must(d.T, err)
+	if s.GetId() != "stepped" || s.GetLeftNano() > int64(p.Lease) || len(s.GetCuts()) != 2 {
+		d.Errorf("an hour later: %v", s)
+	}
+	d.each(func(n *drill.Node) error { _, err := n.Admin.HealDrill(d.Context(), "stepped"); return err })
+	d.same(time.Minute)
+	return nil
 }
 
 // down keeps the cut until the other side sees the link down.

@@ -166,7 +166,7 @@ func (f *Filter) RenewFor(most time.Duration) bool {
 	if h == nil || f.Boot() >= h.ends {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), min(within, h.ends-f.Boot()))
+	ctx, cancel := context.WithTimeout(context.Background(), h.ends-f.Boot())
 	defer cancel()
 	lease := min(h.lease, most)
 	ends := f.Boot() + lease
