@@ -3,7 +3,6 @@ package mover
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,43 +17,23 @@ type standstill struct {
 	Logs // what no step that is allowed asks
 	log  placement.Log
 	held Held
-	look chan struct{} // one for each time that the log was looked at
-	said chan placement.Command
+	said []placement.Command
 }
 
 func (s *standstill) Placements() (map[api.LogID]placement.Log, <-chan struct{}) {
 	return map[api.LogID]placement.Log{{Topic: "orders"}: s.log}, nil
 }
 
-func (s *standstill) Submit(ctx context.Context, c placement.Command) (placement.Result, error) {
-	select {
-	case s.said <- c:
-	case <-ctx.Done():
-	}
+func (s *standstill) Submit(_ context.Context, c placement.Command) (placement.Result, error) {
+	s.said = append(s.said, c)
 	return placement.Result{}, nil
 }
 
-func (s *standstill) Held(context.Context, api.LogID) (Held, error) {
-	select {
-	case s.look <- struct{}{}:
-	default:
-	}
-	return s.held, nil
-}
+func (s *standstill) Held(context.Context, api.LogID) (Held, error) { return s.held, nil }
 
 func (s *standstill) Copies(api.LogID) bool             { return true }
 func (s *standstill) Brought(api.LogID, string) bool    { return false }
 func (s *standstill) Log(api.LogID) (regions.Log, bool) { return nil, false }
-
-func arrives[T any](t *testing.T, c chan T) (got T) {
-	t.Helper()
-	select {
-	case got = <-c:
-	case <-time.After(30 * time.Second):
-		t.Fatal("nothing came within 30 s")
-	}
-	return got
-}
 
 // TestS12_AMoveThatStandsStillIsGivenUp: home and target count a minute by their own clocks
 // and take the move back then, not before; a forced move whose home said nothing waits for
@@ -79,7 +58,7 @@ func TestS12_AMoveThatStandsStillIsGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.op.ID, c.op.Target = "m", "b"
-			s := &standstill{held: c.held, look: make(chan struct{}, 1), said: make(chan placement.Command, 8),
+			s := &standstill{held: c.held,
 				log: placement.Log{Incarnation: "L", Home: "a", Epoch: epochOf(1), Status: placement.Moving, Version: 1, Op: &c.op}}
 			if c.op.Step == placement.Flipped {
 				s.log.Home, s.log.Status, s.log.Epoch = "b", placement.Opening, epochOf(2)
@@ -93,39 +72,38 @@ func TestS12_AMoveThatStandsStillIsGivenUp(t *testing.T) {
 // standsStill has a region look at the log 48, 53, 58 and 63 s after it saw it first.
 func (s *standstill) standsStill(t *testing.T, self string, never bool) {
 	t.Helper()
-	const pace = regions.Pace(0.01)
-	clock := regions.NewManualClock(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC))
-	m := New(Config{Self: self, Authority: s, Logs: s, Clock: clock, Pace: pace, Logger: slog.New(slog.DiscardHandler),
+	id, clock := api.LogID{Topic: "orders"}, regions.NewManualClock(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC))
+	m := New(Config{Self: self, Authority: s, Logs: s, Clock: clock, Pace: 1, Logger: slog.New(slog.DiscardHandler),
 		Before: func(_ api.LogID, act string) error {
 			if act == string(giveUp) {
 				return nil
 			}
 			return &api.Error{Code: api.NotReady, Op: "hold", Hint: "by the test"}
 		}})
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { m.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
-	arrives(t, s.look)
-	waits := []time.Duration{48 * time.Second, 5 * time.Second, 5 * time.Second}
+	look := func(later time.Duration) {
+		t.Helper()
+		clock.Advance(later)
+		if !m.begin(id, s.log.Version+1) { // as if something else had changed
+			t.Fatal("the log is not looked at")
+		}
+		done, err := m.step(t.Context(), id)
+		m.leave(id, done || err == nil, err)
+	}
+	waits := []time.Duration{0, 48 * time.Second, 5 * time.Second, 5 * time.Second}
 	if never {
 		waits = append(waits, 5*time.Second, time.Minute, time.Minute)
 	}
 	for _, wait := range waits {
-		clock.Advance(pace.Of(wait))
-		arrives(t, s.look)
+		look(wait)
 	}
-	select {
-	case c := <-s.said:
-		t.Fatalf("said: %+v", c)
-	default:
+	if len(s.said) > 0 {
+		t.Fatalf("said: %+v", s.said)
 	}
 	if never {
 		return
 	}
-	clock.Advance(pace.Of(5 * time.Second))
-	if c := arrives(t, s.said); c.Verb != placement.Abort || c.Op != "m" {
-		t.Errorf("said %+v", c)
+	look(5 * time.Second)
+	if len(s.said) != 1 || s.said[0].Verb != placement.Abort || s.said[0].Op != "m" {
+		t.Errorf("said %+v", s.said)
 	}
 }

@@ -236,6 +236,9 @@ func (m *Mover) leave(id api.LogID, done bool, err error) bool {
 		}
 		w.retry = min(max(2*w.retry, retryFirst), retryMost)
 		w.rested, w.next = false, m.cfg.Clock.Now().Add(m.cfg.Pace.Of(w.retry))
+		if w.again {
+			w.next = time.Time{}
+		}
 		w.busy = false
 		return true
 	}
