@@ -155,8 +155,8 @@ func (f *Federation) exercisable(p *Plan) error {
 	return nil
 }
 
-// baseline watches the federation as it is. The oracle goes on until the drill is over.
-func (r *run) baseline(ctx context.Context) error {
+// watch has the oracle begin to publish what the plan says, to read and to ask.
+func (r *run) watch(ctx context.Context) (err error) {
 	c := oracle.Config{History: r.history, Plan: r.plan}
 	for _, name := range r.found.regions() {
 		n := r.Nodes[name]
@@ -169,8 +169,13 @@ func (r *run) baseline(ctx context.Context) error {
 		}
 		c.Feeds = append(c.Feeds, feed)
 	}
-	var err error
-	if r.oracle, err = oracle.Start(context.WithoutCancel(ctx), c); err != nil {
+	r.oracle, err = oracle.Start(context.WithoutCancel(ctx), c)
+	return err
+}
+
+// baseline watches the federation as it is. The oracle goes on until the drill is over.
+func (r *run) baseline(ctx context.Context) error {
+	if err := r.watch(ctx); err != nil {
 		return err
 	}
 	if err := pass(ctx, r.Plan.Baseline); err != nil {

@@ -69,6 +69,7 @@ type run struct {
 	cutAt   time.Time // zero: nothing was cut yet
 	healed  time.Time
 	moved   []moved
+	seen    []Sighting // by the search
 }
 
 // Run carries a drill out, from its preflight to a history that is whole. What was cut is

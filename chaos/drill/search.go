@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,15 +27,19 @@ func (r *run) search(ctx context.Context) error {
 		nodes = append(append(nodes, r.Nodes[region]), r.Nodes[region].Others...)
 	}
 	var group sync.WaitGroup
-	errs := make([]error, len(nodes))
+	seen, errs := make([][]Sighting, len(nodes)), make([]error, len(nodes))
 	for i, n := range nodes {
-		group.Go(func() { errs[i] = r.searchAt(ctx, n) })
+		group.Go(func() { seen[i], errs[i] = r.searchAt(ctx, n) })
 	}
 	group.Wait()
+	r.seen = slices.Concat(seen...)
+	for _, s := range r.seen {
+		r.note(history.Event{Region: s.Region, Scan: &s.Scan})
+	}
 	return cmp.Or(errs...)
 }
 
-func (r *run) searchAt(ctx context.Context, n *Node) error {
+func (r *run) searchAt(ctx context.Context, n *Node) (seen []Sighting, err error) {
 	q := &pb.SearchStoreRequest{SinceUnixNano: r.history.Origin().Add(-changedBefore).UnixNano()}
 	var home []bool
 	for _, m := range r.oracle.Marks() {
@@ -45,14 +50,14 @@ func (r *run) searchAt(ctx context.Context, n *Node) error {
 		q.Marks, home = append(q.Marks, m.Text), append(home, rests)
 	}
 	if len(q.Marks) == 0 {
-		return nil
+		return nil, nil
 	}
 	m, err := n.Admin.SearchStore(ctx, q)
 	if err == nil && len(m.GetFound()) != len(q.Marks) {
 		err = fmt.Errorf("%d marks were looked for, %d answered", len(q.Marks), len(m.GetFound()))
 	}
 	if err != nil {
-		return fmt.Errorf("%s could not search its files: %w", n.title(), err)
+		return nil, fmt.Errorf("%s could not search its files: %w", n.title(), err)
 	}
 	where := n.Region + "'s data folder"
 	if m.GetOutputs() > 0 {
@@ -79,8 +84,8 @@ func (r *run) searchAt(ctx context.Context, n *Node) error {
 			if s.Older > 0 {
 				s.Text = fmt.Sprintf("%d files were last changed more than %s before the drill, and not read", s.Older, regions.Span(changedBefore))
 			}
-			r.note(history.Event{Region: n.Region, Scan: s})
+			seen = append(seen, Sighting{n.Region, *s})
 		}
 	}
-	return nil
+	return seen, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	pb "domicile/api/domicile/v1"
 	"domicile/api/wire"
@@ -39,7 +40,7 @@ func (r *run) complete(ctx context.Context) error {
 			if err == nil {
 				err = errors.New(behind)
 			}
-			return fmt.Errorf("copies are not complete up to the end of the cut: %w", err)
+			return fmt.Errorf("copies are not complete up to %s: %w", r.healed.UTC().Format(time.RFC3339), err)
 		}
 	}
 }

@@ -194,11 +194,7 @@ func (a *app) runDrill(ctx context.Context, path string, f *runFlags) error {
 	}
 	defer done()
 	c := drill.Config{ID: firstOf(f.id, a.drillID()), Plan: p, Digest: digest, Nodes: drillNodes(nodes), Confirmed: f.confirm, Controller: "domicile " + version().Version,
-		Clock: regions.NewSteadyClock(), Say: func(line string) {
-			if !a.json() {
-				fmt.Fprintf(a.out, "%s  %s\n", a.now().UTC().Format(time.TimeOnly), line)
-			}
-		}}
+		Clock: regions.NewSteadyClock(), Say: a.step}
 	if id := nodes[p.Isolate]; id != nil && id.Trust != nil {
 		c.Trust = id.Trust
 	}
@@ -214,6 +210,13 @@ func (a *app) runDrill(ctx context.Context, path string, f *runFlags) error {
 		return fileError("make the drill's folder", c.Dir, err)
 	}
 	return a.carryOut(ctx, &c)
+}
+
+// step tells people, not programs, what is being done.
+func (a *app) step(line string) {
+	if !a.json() {
+		fmt.Fprintf(a.out, "%s  %s\n", a.now().UTC().Format(time.TimeOnly), line)
+	}
 }
 
 // carryOut runs the drill and ends with the code that its outcome has.
