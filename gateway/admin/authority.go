@@ -33,8 +33,10 @@ func collectAuthority(s *pb.AuthorityState, gauge func(*prometheus.Desc, float64
 		return
 	}
 	gauge(voterLed, truth(s.GetLeader() != ""))
-	gauge(voterCount, float64(len(s.GetVoting())))
 	gauge(voterApplied, float64(s.GetApplied()))
+	if n := len(s.GetVoting()); n > 0 { // else it does not know
+		gauge(voterCount, float64(n))
+	}
 	if s.GetFreeKnown() {
 		gauge(voterFree, float64(s.GetFreeBytes()))
 	}
