@@ -24,8 +24,11 @@ func planToProto(p *failover.Plan) *pb.MovePlan {
 	for _, c := range p.Copies {
 		mark := &pb.CopyMark{Region: c.Region, Role: "copy", Known: c.Known, SafeKnown: !c.Safe.IsZero(), LagKnown: c.LagKnown, PendingKnown: c.PendingKnown,
 			Withheld: c.Withheld, Eligible: slices.Contains(offers, c.Region), Why: c.Cause}
-		if c.Home {
+		switch {
+		case c.Home:
 			mark.Role = "home"
+		case !mark.Eligible && mark.Why == "":
+			mark.Why = "it is no target of this log"
 		}
 		if c.Known {
 			mark.Sequence = c.Sequence

@@ -79,7 +79,7 @@ func (m *making) boundary() asked {
 	t := m.Log.Terms
 	switch {
 	case m.Target == m.Log.Home:
-		return asked{against: "the log is there", code: api.BadRequest}
+		return asked{against: m.Target + " is its home already", code: api.BadRequest}
 	case !slices.Contains(t.Allowed, m.Target):
 		return asked{against: "the log's records may not all rest there; it stays where it is", code: api.HomeOutsideBoundary}
 	case !slices.Contains(t.Targets, m.Target):
@@ -195,6 +195,8 @@ func (m *making) tail() asked {
 func (m *making) known() asked {
 	t := m.target()
 	switch {
+	case m.Target == m.Log.Home:
+		return asked{fine: "it is where the log is"}
 	case m.Kind == placement.Planned && !t.LagKnown:
 		return asked{against: "it is not known here how far " + m.Target + " is behind" + because(t.Cause) + ": ask a node of " + m.Log.Home + " or " + m.Target}
 	case m.Kind == placement.Planned:
