@@ -89,16 +89,8 @@ func (f *Federation) canaries(rate int) []Feed {
 	resolved := f.resolve(&Plan{}, "")
 	for i, m := range f.Topics {
 		for _, combo := range m.GetCombinations() {
-			tags, err := api.ParseTagString(combo)
-			if err != nil {
-				continue // of a newer version
-			}
-			words := map[string]string{}
-			for _, tag := range tags {
-				words[tag.Name] = tag.Value
-			}
-			bound := words[regions.ResidencyTag]
-			if bound == "" || bound == history.Global {
+			words, bound, ok := tagsOf(combo)
+			if !ok || bound == "" || bound == history.Global {
 				continue
 			}
 			for _, region := range f.regions() {

@@ -48,15 +48,10 @@ func Draft(f *Federation, isolate string, rate int, reason string) (Plan, error)
 // them over the cut.
 func (p *Plan) feed(plan *history.Plan, t *history.Topic, combinations, all []string) {
 	for _, combo := range combinations {
-		tags, err := api.ParseTagString(combo)
-		if err != nil {
-			continue // of a newer version
+		words, bound, ok := tagsOf(combo)
+		if !ok {
+			continue
 		}
-		words := map[string]string{}
-		for _, tag := range tags {
-			words[tag.Name] = tag.Value
-		}
-		bound := words[regions.ResidencyTag]
 		crossed := false
 		for _, region := range all {
 			home := homeOf(plan, t, region, bound)
@@ -68,6 +63,17 @@ func (p *Plan) feed(plan *history.Plan, t *history.Topic, combinations, all []st
 			p.Feeds = append(p.Feeds, Feed{Region: region, Topic: t.Name, Tags: words, Size: 256})
 		}
 	}
+}
+
+// tagsOf reads a combination of tags, and the residency in it. It is not ok if it is of a
+// newer version.
+func tagsOf(combo string) (words map[string]string, bound string, ok bool) {
+	tags, err := api.ParseTagString(combo)
+	words = map[string]string{}
+	for _, tag := range tags {
+		words[tag.Name] = tag.Value
+	}
+	return words, words[regions.ResidencyTag], err == nil
 }
 
 // expect adds what the rules have to say of a topic's logs.
