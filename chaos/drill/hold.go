@@ -241,14 +241,19 @@ const (
 	ackEnough = 100
 )
 
-// slow looks at how long acknowledgements took that came under the cut: those of the last
-// seconds, if they are enough to say.
+// slow looks at how long acknowledgements took that came under the cut.
 func (h *hold) slow() {
-	limit, r := h.run.Plan.StopWhen.AckP99, h.run
-	p99, of := r.oracle.AckP99(max(r.history.Now()-ackWindow, 0))
-	if limit > 0 && of >= ackEnough && p99 > limit {
-		h.condition("ack p99 above, seconds", "", p99.Seconds(), limit.Seconds())
+	if p99, over := h.run.slow(); over {
+		h.condition("ack p99 above, seconds", "", p99.Seconds(), h.run.Plan.StopWhen.AckP99.Seconds())
 	}
+}
+
+// slow reports whether acknowledgements of the last seconds took longer than the plan bears,
+// if they are enough to say.
+func (r *run) slow() (p99 time.Duration, over bool) {
+	limit := r.Plan.StopWhen.AckP99
+	p99, of := r.oracle.AckP99(max(r.history.Now()-ackWindow, 0))
+	return p99, limit > 0 && of >= ackEnough && p99 > limit
 }
 
 func (h *hold) condition(what, region string, value, limit float64) {

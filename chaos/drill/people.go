@@ -14,6 +14,7 @@ import (
 	pb "domicile/api/domicile/v1"
 	"domicile/api/wire"
 	"domicile/chaos/drill/history"
+	"domicile/regions/approval"
 	"domicile/regions/placement"
 )
 
@@ -128,7 +129,7 @@ func (r *run) approvals() []string {
 			continue // nothing that a person has signed
 		}
 		text, _ := os.ReadFile(file)
-		all = append(all, strings.FieldsFunc(string(text), func(c rune) bool { return c == '\n' || c == '\r' })...)
+		all = append(all, approval.Lines(string(text))...)
 	}
 	return all
 }

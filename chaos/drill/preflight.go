@@ -190,9 +190,8 @@ func (r *run) baseline(ctx context.Context) error {
 // quick refuses to cut where acknowledgements take too long already: the cut would be
 // stopped for what it has not done.
 func (r *run) quick() error {
-	p99, of := r.oracle.AckP99(max(r.history.Now()-ackWindow, 0))
-	if limit := r.Plan.StopWhen.AckP99; limit > 0 && of >= ackEnough && p99 > limit {
-		return &api.Error{Code: api.NotReady, Op: "baseline", Field: "stop_when.ack_p99", Value: limit.String(),
+	if p99, over := r.slow(); over {
+		return &api.Error{Code: api.NotReady, Op: "baseline", Field: "stop_when.ack_p99", Value: r.Plan.StopWhen.AckP99.String(),
 			Hint: fmt.Sprintf("99 of 100 acknowledgements take up to %s without any cut: find out why, or let the plan stop later", regions.Span(p99))}
 	}
 	return nil

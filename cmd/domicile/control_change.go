@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
+	"domicile/regions/approval"
 )
 
 // governFlags say why something is changed that people answer for, and with whose consent.
@@ -48,7 +48,7 @@ func readApprovals(paths []string) (lines []string, err error) {
 		if err != nil {
 			return nil, fileError("read approval", path, err)
 		}
-		lines = append(lines, strings.FieldsFunc(string(text), func(c rune) bool { return c == '\n' || c == '\r' })...)
+		lines = append(lines, approval.Lines(string(text))...)
 	}
 	return lines, nil
 }

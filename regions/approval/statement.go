@@ -13,6 +13,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -114,6 +115,11 @@ func (s Signed) Encode() (string, error) {
 		err = bad("certificates", "the statement is too large with them")
 	}
 	return string(text), err
+}
+
+// Lines are the statements of a file, of which each has a line of its own, as Parse takes them.
+func Lines(text string) []string {
+	return strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == '\r' })
 }
 
 // Parse reads what Encode wrote. Anything that Encode would not write back byte by byte
