@@ -133,9 +133,9 @@ func (a *app) tellCanary(c *drill.Canary, r *drill.CanaryResult) error {
 	if r.Why != "" {
 		fmt.Fprintln(a.out, oneLine(r.Why))
 	}
-	for _, s := range r.Seen {
-		if len(s.Beyond) > 0 && s.Home { // the same of a node in both of its lines
-			fmt.Fprintf(a.out, "not searched in %s: %s\n", s.Region, strings.Join(s.Beyond, "; "))
+	for i, s := range r.Seen {
+		if said := i > 0 && r.Seen[i-1].Where == s.Where; len(s.Beyond) > 0 && !said { // the same of a node in both of its lines
+			fmt.Fprintf(a.out, "not searched beside %s: %s\n", s.Where, strings.Join(s.Beyond, "; "))
 		}
 	}
 	_, err := fmt.Fprintf(a.out, "history %s\n", filepath.Join(c.Dir, drill.HistoryFile))
