@@ -158,8 +158,8 @@ func (r *run) begin(ctx context.Context, s Step) (heal func(context.Context) err
 		if answers(ctx, nodes[0]) { // it has to come back by itself once there is room
 			return nodes[0].FreeDisk, nodes[0].FillDisk()
 		}
-		return func(ctx context.Context) error { // a start on a full disk is refused
-			return errors.Join(nodes[0].FreeDisk(ctx), nodes[0].Start())
+		return func(ctx context.Context) error { // a start on a full disk is refused, maybe only just now
+			return restart(nodes[0], func() error { return nodes[0].FreeDisk(ctx) })(ctx)
 		}, nodes[0].FillDisk()
 	case ledger.DiskError, ledger.SlowDisk:
 		what := "error=EIO"
