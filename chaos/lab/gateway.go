@@ -11,9 +11,14 @@ import (
 	"sync"
 
 	"domicile/gateway/node"
+	"domicile/policy/opa"
 	"domicile/regions"
 	"domicile/regions/approval"
 )
+
+// shared lets the nodes of all labs of a process ask the rules of one policy once: under the
+// race detector they did little else.
+var shared = new(opa.Shared)
 
 // Gateway is one node of a region of a lab. It is safe for concurrent use.
 type Gateway struct {
@@ -137,6 +142,7 @@ func (g *Gateway) seams() node.Seams {
 		Identity: r.identity,
 		Logger:   slog.New(slog.NewJSONHandler(g.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Dev:      true,
+		Policies: shared,
 		Version:  "lab",
 		Listen:   g.listen,
 	}

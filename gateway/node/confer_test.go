@@ -194,7 +194,7 @@ func (r *signedTrio) refusesSeat(name string) {
 	c.Policy = newSigners(r.t).trust
 	log, changed := &text{}, make(chan struct{})
 	seat := func() (fabric.Seat, <-chan struct{}) { return fabric.Seat{Node: name, Mine: true, Term: 99}, changed }
-	n, err := node.New(c, r.f, node.Seams{Identity: r.identity, Dev: true, Pace: 0.25, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	n, err := node.New(c, r.f, node.Seams{Identity: r.identity, Dev: true, Pace: 0.25, Policies: shared, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Hooks: node.Hooks{Seat: func(node.Seats) node.Seats { return seat }}})
 	if err != nil {
 		r.t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	pb "domicile/api/domicile/v1"
 	"domicile/chaos/lab"
 	"domicile/gateway/node"
+	"domicile/policy/opa"
 	"domicile/regions"
 	"domicile/regions/fabric"
 	"domicile/regions/fabric/fabrictest"
@@ -31,6 +32,9 @@ import (
 )
 
 func TestMain(m *testing.M) { fabrictest.VerifyTestMain(m) }
+
+// shared lets the nodes of all tests ask the rules of one policy once.
+var shared = new(opa.Shared)
 
 // solo is a federation of one region with a topic of its own.
 const solo = `
@@ -109,7 +113,7 @@ func (w *world) write(name, text string) {
 
 func (w *world) make(change ...func(*node.Seams)) *node.Node {
 	w.t.Helper()
-	s := node.Seams{Identity: w.identity, Dev: true, Pace: 0.25, Logger: slog.New(slog.DiscardHandler)}
+	s := node.Seams{Identity: w.identity, Dev: true, Pace: 0.25, Policies: shared, Logger: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&s)
 	}

@@ -32,6 +32,7 @@ type policies struct {
 	logger     *slog.Logger
 	changed    func() // the active policy is another one now
 	follow     bool   // load a changed directory unasked
+	shared     *opa.Shared
 
 	trust      bundle.Trust
 	shelf      shelf
@@ -85,7 +86,7 @@ func (p *policies) load(ctx context.Context) (opa.Report, error) {
 		return opa.Report{}, p.onlySigned()
 	}
 	tried, _ := opa.Digest(p.dir) // "" for a directory that cannot be read: any that can be is a candidate
-	next, err := opa.Load(ctx, p.dir, p.federation)
+	next, err := p.shared.Load(ctx, p.dir, p.federation)
 	if err == nil {
 		tried = next.Generation.Digest
 		err = p.gate.Activate(ctx, next.Generation)

@@ -8,6 +8,7 @@ import (
 	"domicile/api"
 	"domicile/mirror"
 	"domicile/policy"
+	"domicile/policy/opa"
 	"domicile/regions"
 	"domicile/regions/fabric"
 	"domicile/regions/identity"
@@ -30,6 +31,9 @@ type Seams struct {
 	// FollowPolicies loads a changed policy directory unasked. For the demo: anywhere
 	// else activation is somebody's decision.
 	FollowPolicies bool
+	// Policies is shared by the nodes of one process, which then ask the rules of one
+	// directory once; nil: the node loads for itself.
+	Policies *opa.Shared
 	// Rejoin lets a node of a quorum region take part although its disk lacks what it once
 	// had; its siblings fill it, see fabric.Cluster.
 	Rejoin bool

@@ -99,7 +99,7 @@ func (p *policies) approvals(b *bundle.Bundle) (bundle.Approvals, error) {
 // judge makes the policy that is in force here from its files, for a manifest.
 func (p *policies) judge(ctx context.Context, f *regions.Federation) (*opa.Policy, error) {
 	if !p.signedOnly.Load() {
-		return opa.Load(ctx, p.dir, f)
+		return p.shared.Load(ctx, p.dir, f)
 	}
 	s := p.signedNow()
 	if s == nil {

@@ -110,7 +110,7 @@ func port(t *testing.T) string {
 func (r *trio) run(names ...string) {
 	r.t.Helper()
 	for _, name := range names {
-		n, err := node.New(r.configs[name], r.f, node.Seams{Identity: r.identity, Dev: true, Logger: slog.New(slog.DiscardHandler)})
+		n, err := node.New(r.configs[name], r.f, node.Seams{Identity: r.identity, Dev: true, Policies: shared, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			r.t.Fatal(err)
 		}

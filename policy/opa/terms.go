@@ -105,7 +105,7 @@ func (p *Policy) answersFor(s *source, f *regions.Federation) bool {
 }
 
 // again is p, as it decides while no term lasts, under the serial of a source that has its
-// files. Its tests, fixtures and matrix hold as they did.
+// files, in a federation in which rules read the same. Its tests hold as they did.
 func (p *Policy) again(ctx context.Context, s *source, f *regions.Federation) (*Policy, error) {
 	c, err := s.readCatalog(f)
 	if err != nil {
@@ -115,11 +115,18 @@ func (p *Policy) again(ctx context.Context, s *source, f *regions.Federation) (*
 	if err != nil {
 		return nil, err
 	}
-	j, err := newJudge(ctx, p.judge.policy.under(c))
+	if err := unmet(p.written.check(g, f)); err != nil {
+		return nil, err
+	}
+	compiled := p.judge.policy.under(c)
+	compiled.federation = f
+	j, err := newJudge(ctx, compiled)
 	if err != nil {
 		return nil, err
 	}
 	next := &Policy{Generation: g, Report: p.Report, judge: j, source: s, written: p.written, answers: map[string]*policy.Generation{"": g}}
 	next.Report.Serial, next.Report.Revision, next.Report.Asked = g.Serial, g.Revision, 0
+	next.Report.Warnings = nil
+	next.Report.warn(c, f)
 	return next, nil
 }
