@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +26,8 @@ type hold struct {
 
 	mu     sync.Mutex
 	lapsed map[string]string // node → how it lost the drill by itself
+
+	left map[string]history.Figure // log and target → room to loss, as last said; watch's until work is done
 }
 
 // arm asks every node of both sides, all or none, and begins to renew.
@@ -33,7 +36,7 @@ func (r *run) arm(ctx context.Context) (*hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hold{run: r, nodes: nodes, lapsed: map[string]string{}}
+	h := &hold{run: r, nodes: nodes, lapsed: map[string]string{}, left: map[string]history.Figure{}}
 	err = r.phase(ctx, history.Arm, armWithin, func(ctx context.Context) error {
 		return all(ctx, h.nodes, func(ctx context.Context, n *Node) error {
 			return r.gate(n, history.ActArm, func() error { return r.armOne(ctx, n, false) })
@@ -229,8 +232,17 @@ func (h *hold) storage(region string, s *pb.StatusResponse) {
 func (h *hold) room(region string, m *pb.LagResponse) {
 	limit := h.run.Plan.StopWhen.RoomBelow.Seconds()
 	for _, l := range m.GetLogs() {
-		if (l.GetLossState() == string(regions.LossAhead) || l.GetLossState() == string(regions.LossRefusal)) && l.GetLossSeconds() < limit {
-			h.condition("room below, seconds, of "+l.GetLog().GetTopic()+"@"+l.GetLog().GetSlot(), region, l.GetLossSeconds(), limit)
+		log := l.GetLog().GetTopic() + "@" + l.GetLog().GetSlot()
+		key := log + " " + l.GetTarget()
+		if l.GetLossState() != string(regions.LossAhead) && l.GetLossState() != string(regions.LossRefusal) {
+			if region == l.GetHome() {
+				delete(h.left, key)
+			}
+			continue
+		}
+		h.left[key] = history.Figure{Name: history.RoomAtHeal, Log: log, Target: l.GetTarget(), Value: l.GetLossSeconds(), Unit: "s", Basis: "the home's word, at the rates of the cut: " + l.GetLossState()}
+		if l.GetLossSeconds() < limit {
+			h.condition("room below, seconds, of "+log, region, l.GetLossSeconds(), limit)
 		}
 	}
 }
@@ -270,6 +282,10 @@ func (r *run) heal(ctx context.Context, h *hold) error {
 	h.end()
 	h.work.Wait()
 	h.stop(nil)
+	for _, key := range slices.Sorted(maps.Keys(h.left)) {
+		f := h.left[key]
+		r.note(history.Event{Measured: &f})
+	}
 	var lapsed error
 	err := r.phase(ctx, history.Heal, healWithin, func(ctx context.Context) error {
 		err := h.release(ctx)

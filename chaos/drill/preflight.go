@@ -157,7 +157,7 @@ func (f *Federation) exercisable(p *Plan) error {
 
 // watch has the oracle begin to publish what the plan says, to read and to ask.
 func (r *run) watch(ctx context.Context) (err error) {
-	c := oracle.Config{History: r.history, Plan: r.plan}
+	c := oracle.Config{History: r.history, Plan: r.plan, Every: r.Every}
 	for _, name := range r.found.regions() {
 		n := r.Nodes[name]
 		c.Regions = append(c.Regions, oracle.Region{Name: name, Place: n.Place, Door: n.Door, Admin: n.Admin})

@@ -24,7 +24,7 @@ const (
 )
 
 // Config says what is run, by whom and on which regions. All of it is required but
-// Approvals, Trust and Say.
+// Approvals, Trust, Say, Every and Simulated.
 type Config struct {
 	ID         string
 	Plan       Plan
@@ -36,7 +36,9 @@ type Config struct {
 	Controller string            // this program and its version
 	Trust      loss.Certificates // by whom regions' reports of loss may be signed; nil: signatures are not checked
 	Clock      regions.Clock
-	Say        func(line string) // told of each step, for people; nil: nobody is
+	Say        func(line string)  // told of each step, for people; nil: nobody is
+	Every      time.Duration      // between two questions to a region for its lags and links; 0: 500 ms
+	Simulated  *history.Simulated // the nodes live in virtual time; nil: they do not
 }
 
 // Result is how a drill ended.
@@ -90,7 +92,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	r := &run{Config: c, found: found, plan: found.resolve(&c.Plan, c.Digest)}
 	r.whose(ctx)
 	name := found.Status[found.regions()[0]].GetFederation()
-	if r.history, err = history.Create(filepath.Join(c.Dir, HistoryFile), history.Head{Drill: c.ID, Federation: name, Controller: c.Controller}, c.Clock); err != nil {
+	if r.history, err = history.Create(filepath.Join(c.Dir, HistoryFile), history.Head{Drill: c.ID, Federation: name, Controller: c.Controller, Simulated: c.Simulated}, c.Clock); err != nil {
 		return Result{Outcome: history.Refused}, &api.Error{Code: api.ConfigInvalid, Op: "write history", Field: "dir", Value: c.Dir, Err: err, Hint: "give a folder that can be written, and in which no drill of that id is"}
 	}
 	outcome, why := r.play(ctx)
@@ -105,6 +107,9 @@ func Run(ctx context.Context, c Config) (Result, error) {
 // Prove tells the regions that took part that the drill has passed: from then on they say
 // how old that evidence is, and that of the moves which it has measured.
 func Prove(ctx context.Context, c *Config, chain string, moves []*pb.ProvenMove) error {
+	if c.Simulated != nil {
+		return errors.New("a simulated drill proves nothing")
+	}
 	return each(ctx, c.Nodes, append([]string{c.Plan.Isolate}, c.Plan.Peers...), func(ctx context.Context, n *Node) error {
 		_, err := n.Admin.ProveDrill(ctx, &pb.ProveDrillRequest{Id: c.ID, Chain: chain, Moves: moves})
 		return err

@@ -16,7 +16,7 @@ Exit codes: 0 all that was expected holds, 1 an expectation failed, 2 refused, 3
 was not under control to its end, 4 nobody can say.`,
 		Example: "  domicile drill matrix\n  domicile drill plan isolate eu-west --reason OPS-7\n  domicile drill run isolate-eu-west.yaml",
 	}
-	group.AddCommand(a.drillReport(), a.drillVerify(), a.drillMatrix(), a.drillPlan(), a.drillApprove(), a.drillRun(), a.drillCanary(), a.drillStatus(),
+	group.AddCommand(a.drillReport(), a.drillVerify(), a.drillMatrix(), a.drillPlan(), a.drillApprove(), a.drillSimulate(), a.drillBubble(), a.drillRun(), a.drillCanary(), a.drillStatus(),
 		a.drillEnd("abort ID", "End a drill now, in every region", "Whoever runs it sees that it was healed, and goes on to its report.", "  domicile drill abort 20261130-100000-x2y3", true),
 		a.drillEnd("heal [ID]", "Heal whatever drill is held, in every region", "For when nobody knows what is being held. Faults that are no drill's are left alone.", "  domicile drill heal", false))
 	return group

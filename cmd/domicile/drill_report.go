@@ -109,7 +109,7 @@ func (a *app) writeReport(r *report.Report, file string) (err error) {
 // renderDrill is a report for a terminal: the verdict, and whatever did not hold.
 func renderDrill(r *report.Report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n%s\n", r.Drill, r.Verdict, r.Line)
+	fmt.Fprintf(&b, "%s: %s\n%s\n", r.Drill, r.Verdict, r.Line) // the line says so if it was simulated
 	var rows [][]string
 	for _, e := range r.Expected {
 		if !e.OK {
@@ -171,7 +171,11 @@ func (a *app) verifyReport(file, from string) error {
 	if a.json() {
 		err = a.printJSON(v)
 	} else {
-		_, err = fmt.Fprintf(a.out, "%s: %s\nVerdict: %s, of %d events, last hash %s\n", v.Drill, v.Text, v.Verdict, v.Events, v.Chain)
+		mark := ""
+		if v.Simulated {
+			mark = report.Mark + ", evidence of nothing: "
+		}
+		_, err = fmt.Fprintf(a.out, "%s%s: %s\nVerdict: %s, of %d events, last hash %s\n", mark, v.Drill, v.Text, v.Verdict, v.Events, v.Chain)
 	}
 	if err != nil {
 		return err

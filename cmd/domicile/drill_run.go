@@ -232,6 +232,12 @@ func (a *app) carryOut(ctx context.Context, c *drill.Config) error {
 	if result.Outcome == history.Refused {
 		return refusedDrill(err)
 	}
+	return a.tellResult(ctx, c, result, err)
+}
+
+// tellResult says what came of a drill, and tells the regions if it has passed: not those of
+// a simulation, which is evidence of nothing.
+func (a *app) tellResult(ctx context.Context, c *drill.Config, result drill.Result, err error) error {
 	verdict, line := report.Incomplete, result.Why
 	var moves []*pb.ProvenMove
 	h, unread := history.Open(filepath.Join(c.Dir, drill.HistoryFile))
@@ -239,15 +245,19 @@ func (a *app) carryOut(ctx context.Context, c *drill.Config) error {
 		r := report.Judge(h)
 		verdict, line, moves = r.Verdict, r.Line, provenMoves(r)
 	}
-	if verdict == report.Pass {
+	if verdict == report.Pass && c.Simulated == nil {
 		if told := drill.Prove(ctx, c, result.Chain, moves); told != nil {
 			fmt.Fprintln(a.err, "not every region was told that it has passed:", oneLine(told.Error()))
 		}
 	}
 	if a.json() {
-		err = errors.Join(err, a.printJSON(map[string]any{"drill": c.ID, "dir": c.Dir, "verdict": verdict, "line": line, "outcome": result.Outcome, "why": result.Why, "chain": result.Chain}))
+		err = errors.Join(err, a.printJSON(map[string]any{"drill": c.ID, "simulated": c.Simulated != nil, "dir": c.Dir, "verdict": verdict, "line": line, "outcome": result.Outcome, "why": result.Why, "chain": result.Chain}))
 	} else {
-		fmt.Fprintf(a.out, "\ndrill %s: %s\n%s\n", c.ID, verdict, line)
+		word := "drill"
+		if c.Simulated != nil {
+			word = report.Mark + " drill"
+		}
+		fmt.Fprintf(a.out, "\n%s %s: %s\n%s\n", word, c.ID, verdict, line)
 		if result.Why != "" {
 			fmt.Fprintln(a.out, result.Outcome, "because", oneLine(result.Why))
 		}

@@ -23,14 +23,18 @@ import (
 // within bounds one call of nft, and one look-up of an address.
 const within = 3 * time.Second
 
-// Config is what a Filter works with. All of it is required but Node.
+// Config is what a Filter works with. All of it is required but Node and Run.
 type Config struct {
 	Federation *regions.Federation
 	Self, Node string            // region, and the node in one of three
 	Open       func() []link.End // connections of the links that are open now
 	Boot       regions.BootClock
 	Logger     *slog.Logger
+	Run        Program // nil: the host's own nft
 }
+
+// Program calls nft with a script and arguments, and answers what it printed.
+type Program func(ctx context.Context, script string, args ...string) (string, error)
 
 // Filter holds cuts of this node's links in the kernel's packet filter, those of one drill
 // at a time. What it makes is one table, named after the drill; nothing else of the host's
@@ -53,6 +57,9 @@ type held struct {
 
 // New is a filter that holds nothing. Sweep removes what an earlier run left.
 func New(c Config) *Filter {
+	if c.Run == nil {
+		c.Run = run
+	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", c.Federation.Name(), c.Self, c.Node))
 	return &Filter{Config: c, prefix: fmt.Sprintf("domicile-drill/%x/", sum[:4])}
 }
@@ -71,7 +78,7 @@ func (f *Filter) Check(cuts []link.Cut) error {
 	if err != nil {
 		return err
 	}
-	if _, err := run(ctx, table(f.prefix+cuts[0].Drill, cuts[0], pairs, time.Minute), "--check", "-f", "-"); err != nil {
+	if _, err := f.Run(ctx, table(f.prefix+cuts[0].Drill, cuts[0], pairs, time.Minute), "--check", "-f", "-"); err != nil {
 		return unable(f.Self, err, "the kernel does not take the rules")
 	}
 	return nil
@@ -149,7 +156,7 @@ func (f *Filter) Hold(cuts []link.Cut, lease time.Duration) error {
 		return err
 	}
 	h := &held{cuts: cuts, table: f.prefix + cuts[0].Drill, pairs: pairs, lease: lease, ends: f.Boot() + lease}
-	if _, err := run(ctx, table(h.table, cuts[0], pairs, lease), "-f", "-"); err != nil {
+	if _, err := f.Run(ctx, table(h.table, cuts[0], pairs, lease), "-f", "-"); err != nil {
 		f.remove(h.table) // it may have been made before ctx ended
 		return unable(f.Self, err, "the kernel did not take the rules")
 	}
@@ -170,7 +177,7 @@ func (f *Filter) RenewFor(most time.Duration) bool {
 	defer cancel()
 	lease := min(h.lease, most)
 	ends := f.Boot() + lease
-	if _, err := run(ctx, renewal(h.table, h.cuts[0], h.pairs, lease), "-f", "-"); err != nil {
+	if _, err := f.Run(ctx, renewal(h.table, h.cuts[0], h.pairs, lease), "-f", "-"); err != nil {
 		f.Logger.Warn("the kernel's rules of a drill were not renewed", "table", h.table, "err", err)
 		return false
 	}
@@ -216,7 +223,7 @@ func (f *Filter) Sweep() {
 }
 
 func (f *Filter) sweep(ctx context.Context) error {
-	list, err := run(ctx, "", "list", "tables", "inet")
+	list, err := f.Run(ctx, "", "list", "tables", "inet")
 	if err != nil || f.held != nil {
 		return err
 	}
@@ -233,7 +240,7 @@ func (f *Filter) remove(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	// Added first, as one that is not there can't be deleted.
-	if _, err := run(ctx, "add table inet "+name+"\ndelete table inet "+name+"\n", "-f", "-"); err != nil {
+	if _, err := f.Run(ctx, "add table inet "+name+"\ndelete table inet "+name+"\n", "-f", "-"); err != nil {
 		f.Logger.Error("a table of a drill could not be removed; what it cuts ends with its lease", "table", name, "err", err)
 	}
 }

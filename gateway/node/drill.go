@@ -27,7 +27,7 @@ func (n *Node) openDrills(context.Context) error {
 		return n.federation.Addresses(n.cfg.Region)[peer] != nil || n.federation.Witnesses(n.cfg.Region)[peer] != nil
 	})
 	n.onClose("gates", func(context.Context) error { n.gates.Close(); return nil })
-	filter := nft.New(nft.Config{Federation: n.federation, Self: n.cfg.Region, Node: n.cfg.Node, Open: n.gates.Open, Boot: n.seams.Boot, Logger: n.logger})
+	filter := nft.New(nft.Config{Federation: n.federation, Self: n.cfg.Region, Node: n.cfg.Node, Open: n.gates.Open, Boot: n.seams.Boot, Logger: n.logger, Run: n.seams.PacketFilter})
 	if n.federation.Drills() != nil {
 		filter.Sweep()
 	}

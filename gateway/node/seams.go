@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"domicile/api"
+	"domicile/gateway/nft"
 	"domicile/mirror"
 	"domicile/policy"
 	"domicile/policy/opa"
@@ -21,8 +22,10 @@ type Seams struct {
 	Boot   regions.BootClock
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
-	Pace   regions.Pace
-	Logger *slog.Logger
+	// PacketFilter is the host's program nft.
+	PacketFilter nft.Program
+	Pace         regions.Pace
+	Logger       *slog.Logger
 	// Identity is the node's certificate; nil: the files of Config.TLS.
 	Identity *identity.Identity
 	// Dev serves door and admin without certificates, on loopback only: every caller

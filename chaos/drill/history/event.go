@@ -41,6 +41,16 @@ type Head struct {
 	Federation string    `json:"federation"`
 	Controller string    `json:"controller"` // who wrote it: program and version
 	Origin     time.Time `json:"origin"`     // wall time at which the offsets begin; Create sets it
+	// Simulated is of a drill that was played in virtual time, on no federation that is used
+	// for anything else: it is a forecast, and evidence of nothing. nil: it was a real one.
+	Simulated *Simulated `json:"simulated,omitempty"`
+}
+
+// Simulated says how a drill was simulated.
+type Simulated struct {
+	At      time.Time `json:"at"`                // UTC, by the clock on the wall: the history's own times are virtual
+	Solo    []string  `json:"solo,omitempty"`    // regions of three nodes, which were modelled as one
+	Differs []string  `json:"differs,omitempty"` // in what else the model is not the federation, in sentences
 }
 
 // Phase is a part of a drill.

@@ -144,6 +144,7 @@ const (
 	PendingAtHeal = "pending at heal"      // records of the drill's producers; of a log towards a target
 	RefusedReal   = "real records refused" // of a topic, other people's
 	DelayedReal   = "real records delayed"
-	RefusedOwn    = "own records refused" // of a topic, the drill's
-	CatchUpTime   = "catch-up"            // s
+	RefusedOwn    = "own records refused"  // of a topic, the drill's
+	CatchUpTime   = "catch-up"             // s
+	RoomAtHeal    = "room to loss at heal" // s; until retention overtakes a log's copy in a target, or the log refuses
 )

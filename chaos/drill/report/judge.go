@@ -15,7 +15,7 @@ import (
 func Judge(h *history.History) *Report {
 	s := newScene(h)
 	r := &Report{
-		Version: Version, Drill: h.Head.Drill, Federation: h.Head.Federation, Controller: h.Head.Controller, Began: h.Head.Origin, Took: s.end,
+		Version: Version, Drill: h.Head.Drill, Federation: h.Head.Federation, Controller: h.Head.Controller, Began: h.Head.Origin, Simulated: h.Head.Simulated, Took: s.end,
 		Source: source(h), Plan: h.Plan(), Cut: s.cut,
 		Lags: s.lags(), Sight: s.sight(), Behind: s.behind(), Expected: s.expected(), Moves: s.moves(), Degraded: s.degraded(),
 		Reconcile: s.reconciled(), Scans: s.scans(), Phases: s.phases(), Notes: s.notes(),
@@ -24,7 +24,7 @@ func Judge(h *history.History) *Report {
 	r.Figures = s.figures(r)
 	r.Checks = s.checks(r)
 	r.Verdict = s.verdict(r)
-	r.Line = s.line(r)
+	r.Line = r.marked(s.line(r))
 	r.Unproven = s.unproven(r)
 	return r
 }

@@ -23,7 +23,7 @@ func (r *Report) HTML(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read the page's template: %w", err)
 	}
-	if err := page.Execute(w, view{r, r.charts(), r.facts(), r.bars(), uint64(r.Source.Events), r.Began.UTC().Format("2 January 2006, 15:04:05") + " UTC"}); err != nil {
+	if err := page.Execute(w, view{r, r.charts(), r.facts(), r.bars(), uint64(r.Source.Events), r.Began.UTC().Format("2 January 2006, 15:04:05") + " UTC", r.title()}); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
 	return nil
@@ -38,6 +38,7 @@ type view struct {
 
 	EventCount uint64
 	At         string
+	Title      string
 }
 
 // fact is one figure of the page's head.

@@ -78,6 +78,7 @@ func (s *scene) measured(r *Report) []history.Figure {
 func (s *scene) unproven(r *Report) []string {
 	out := []string{}
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	r.forecast(add)
 	if !r.Source.Whole() {
 		add("The history is not whole: %s.", r.Source.lack())
 	}

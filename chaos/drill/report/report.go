@@ -24,17 +24,19 @@ const (
 // Report is everything that a drill showed. Durations are nanoseconds, offsets are since
 // Began on the controller's clock. A nil pointer is not known.
 type Report struct {
-	Version    int           `json:"version"`
-	Drill      string        `json:"drill"`
-	Federation string        `json:"federation"`
-	Controller string        `json:"controller"`
-	Began      time.Time     `json:"began"`
-	Took       time.Duration `json:"took_ns"`
-	Verdict    Verdict       `json:"verdict"`
-	Line       string        `json:"line"` // the verdict in one sentence
-	Source     Source        `json:"history"`
-	Plan       *history.Plan `json:"plan"`
-	Cut        *Cut          `json:"cut"`
+	Version    int       `json:"version"`
+	Drill      string    `json:"drill"`
+	Federation string    `json:"federation"`
+	Controller string    `json:"controller"`
+	Began      time.Time `json:"began"`
+	// Simulated is of a forecast in virtual time, of which nothing is evidence; nil: a real drill.
+	Simulated *history.Simulated `json:"simulated,omitempty"`
+	Took      time.Duration      `json:"took_ns"`
+	Verdict   Verdict            `json:"verdict"`
+	Line      string             `json:"line"` // the verdict in one sentence
+	Source    Source             `json:"history"`
+	Plan      *history.Plan      `json:"plan"`
+	Cut       *Cut               `json:"cut"`
 
 	Checks    []Check      `json:"checks"`
 	Expected  []Expected   `json:"expectations"`

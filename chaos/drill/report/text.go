@@ -14,7 +14,7 @@ import (
 // JUnit writes one test suite: a test case for each expectation, and one for each check. A
 // check that was not put to the test is skipped, not passed.
 func (r *Report) JUnit(w io.Writer) error {
-	s := suite{Name: "drill " + r.Drill, Time: fmt.Sprintf("%.3f", r.Took.Seconds()), Timestamp: r.Began.UTC().Format("2006-01-02T15:04:05")}
+	s := suite{Name: r.word() + r.Drill, Time: fmt.Sprintf("%.3f", r.Took.Seconds()), Timestamp: r.Began.UTC().Format("2006-01-02T15:04:05")}
 	for _, e := range r.Expected {
 		c := testcase{Class: "expectation." + e.Topic, Name: e.title()}
 		switch {
@@ -35,7 +35,7 @@ func (r *Report) JUnit(w io.Writer) error {
 		}
 		s.add(c)
 	}
-	c := testcase{Class: "drill", Name: "verdict"}
+	c := testcase{Class: strings.TrimSpace(r.word()), Name: "verdict"}
 	if r.Verdict != Pass {
 		c.Failure = &message{Message: string(r.Verdict) + ": " + r.Line}
 	}
@@ -129,7 +129,7 @@ func moment(name string) string {
 func (r *Report) Markdown(w io.Writer) error {
 	b := &strings.Builder{}
 	line := func(format string, args ...any) { fmt.Fprintf(b, format+"\n", args...) }
-	line("# Drill %s: %s\n", cell(r.Drill), r.Verdict)
+	line("# %s: %s\n", cell(r.title()), r.Verdict)
 	line("%s\n", cell(r.Line))
 	line("Federation %s, %s, %s long. History: %d events, last hash `%s`.\n", cell(r.Federation), r.Began.UTC().Format(time.RFC3339), span(r.Took), r.Source.Events, r.Source.Chain)
 	line("## Expectations\n\n| | expectation | answer | asked |\n|---|---|---|---|")

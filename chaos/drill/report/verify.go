@@ -28,8 +28,10 @@ type Verified struct {
 	Chain   string  `json:"chain"` // of the history
 	Events  int     `json:"events"`
 	Verdict Verdict `json:"verdict"` // as recomputed
-	Holds   bool    `json:"holds"`   // the report is, to the letter, what the history makes
-	Text    string  `json:"text"`
+	// Simulated: the history is of a drill in virtual time, and evidence of nothing.
+	Simulated bool   `json:"simulated,omitempty"`
+	Holds     bool   `json:"holds"` // the report is, to the letter, what the history makes
+	Text      string `json:"text"`
 }
 
 // Verify makes the report anew from the history, whose chain was checked when it was read,
@@ -48,7 +50,7 @@ func Verify(report io.Reader, h *history.History) (*Verified, error) {
 		return nil, fmt.Errorf("a report of version %d; this program reads %d", said.Version, Version)
 	}
 	now := Judge(h)
-	v := &Verified{Drill: now.Drill, Chain: h.Chain, Events: len(h.Events), Verdict: now.Verdict}
+	v := &Verified{Drill: now.Drill, Chain: h.Chain, Events: len(h.Events), Verdict: now.Verdict, Simulated: now.Simulated != nil}
 	var again bytes.Buffer
 	if err := now.JSON(&again); err != nil {
 		return nil, err
