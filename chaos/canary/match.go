@@ -9,7 +9,7 @@ const anchorLen = 8
 // 512 KiB, which stays in a core's cache.
 const filterBits = 22
 
-// matcher finds any of many patterns in one pass. It is immutable after newMatcher.
+// matcher finds any of many patterns in one pass. Nobody may search while one is added.
 type matcher struct {
 	filter  []uint64
 	byFirst map[uint64][]pattern
@@ -19,15 +19,19 @@ type matcher struct {
 func newMatcher(tokens []string) *matcher {
 	m := &matcher{filter: make([]uint64, 1<<filterBits/64), byFirst: map[uint64][]pattern{}}
 	for i, t := range tokens {
-		for _, p := range patternsOf(t, i) {
-			anchor := binary.LittleEndian.Uint64([]byte(p.text[:anchorLen]))
-			m.byFirst[anchor] = append(m.byFirst[anchor], p)
-			h := filterSlot(anchor)
-			m.filter[h/64] |= 1 << (h % 64)
-			m.longest = max(m.longest, len(p.text))
-		}
+		m.add(t, i)
 	}
 	return m
+}
+
+func (m *matcher) add(token string, index int) {
+	for _, p := range patternsOf(token, index) {
+		anchor := binary.LittleEndian.Uint64([]byte(p.text[:anchorLen]))
+		m.byFirst[anchor] = append(m.byFirst[anchor], p)
+		h := filterSlot(anchor)
+		m.filter[h/64] |= 1 << (h % 64)
+		m.longest = max(m.longest, len(p.text))
+	}
 }
 
 func filterSlot(anchor uint64) uint64 { return anchor * 0x9e3779b97f4a7c15 >> (64 - filterBits) }

@@ -83,8 +83,11 @@ func (s *Set) Where(prefix string) []int {
 	return found
 }
 
-func (s *Set) snapshot() []string {
+// since lists the tokens from an index on.
+func (s *Set) since(n int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.tokens)
+	return slices.Clone(s.tokens[n:])
 }
+
+func (s *Set) snapshot() []string { return s.since(0) }
