@@ -27,7 +27,7 @@ var floors = [][]string{
 	{"policy", "policy/bundle", "regions/fabric", "regions/identity", "regions/placement"},
 	{"regions/approval", "regions/council", "regions/gossip", "regions/link", "regions/loss", "api/client", "policy/review", "policy/traffic"},
 	{"gateway", "gateway/divergence", "gateway/drill", "gateway/failover", "gateway/handover", "gateway/mover", "gateway/nft", "gateway/placer", "mirror", "policy/opa", "regions/fabric/fabrictest", "chaos/canary", "chaos/drill/history", "chaos/ledger"},
-	{"gateway/door", "gateway/admin", "chaos/drill/oracle", "chaos/drill/report", "chaos/invariant"},
+	{"gateway/door", "gateway/admin", "chaos/tap", "chaos/drill/oracle", "chaos/drill/report", "chaos/invariant"},
 	{"gateway/node", "chaos/drill"},
 	{"chaos/lab", "chaos/shop"},
 	{"chaos/demo", "chaos/failover", "chaos/field", "chaos/fieldreports", "chaos/alerts", "chaos/doctor", "chaos/simulate"},
@@ -48,6 +48,7 @@ var rooms = map[string][]string{
 	"go.yaml.in/yaml/v3":                  {"regions/strict"},
 	"github.com/prometheus/client_golang": {"gateway/admin"},
 	"github.com/spf13/cobra":              {"cmd/domicile"},
+	"golang.org/x/net":                    {"chaos/tap"},
 	"golang.org/x/sys":                    {"regions", "regions/fabric", "cmd/domicile"},
 	"github.com/google/go-cmp":            {}, // tests only, as the rest
 	"github.com/cockroachdb/datadriven":   {},
