@@ -17,6 +17,7 @@ const (
 	Durable   = 2
 	Once      = 3
 	Resident  = 4
+	Crossed   = 5
 	NoOffer   = 6
 	Order     = 7
 	NoRepeat  = 8
@@ -29,11 +30,13 @@ const (
 	Memory    = 22
 	Heartbeat = 23
 	CatchUp   = 24
-	OneWay    = 28
-	DiskTold  = 29
-	Converged = 30
-	NoLeak    = 31
-	Synced    = 33
+	// GossipAlone is judged where the gossip noticed the cut.
+	GossipAlone = 27
+	OneWay      = 28
+	DiskTold    = 29
+	Converged   = 30
+	NoLeak      = 31
+	Synced      = 33
 )
 
 // Violation is one broken promise. It names logs, regions, sequences and times; a
@@ -96,6 +99,9 @@ type Limits struct {
 	AckP99 time.Duration
 	// Silence is the longest time between heartbeats on a slow line; 0: not judged.
 	Silence time.Duration
+	// Hiccup is how long a busy machine may take a link down, and keep a region from taking
+	// records, while gossip is cut. A change of home or epoch is never excused.
+	Hiccup time.Duration
 }
 
 // Usual are the limits of a node at this pace.
@@ -115,7 +121,7 @@ func Check(h *ledger.History, final []ledger.Shelf, limits Limits) *Verdict {
 	e := newEvidence(h, final, limits)
 	for _, judge := range []func(*evidence){
 		whole, promises, durable, once, resident, noOffer, order, fenced, slope, lagTruth, idle, gaps,
-		revision, memory, heartbeat, catchUp, oneWay, diskTold, converged, noLeak, synced,
+		revision, memory, heartbeat, catchUp, oneWay, diskTold, converged, noLeak, synced, crossed, gossipAlone,
 	} {
 		judge(e)
 	}

@@ -60,12 +60,12 @@ func (e *evidence) reached() (time.Duration, bool) {
 	return 0, false
 }
 
-// calm reports whether no fault touched any of the regions, or a link between them,
+// calm reports whether no fault, but for a loss of gossip, touched any of the regions, or a link between them,
 // between the two times, a settling time after each included. Kinds to overlook may be
 // named.
 func (e *evidence) calm(from, to time.Duration, overlook []ledger.StepKind, names ...string) bool {
 	for _, s := range e.spans {
-		if s.Phase == ledger.Point || s.Kind == ledger.Load || slices.Contains(overlook, s.Kind) || s.To+e.limits.Settle < from || s.From > to {
+		if s.Phase == ledger.Point || s.Kind == ledger.Load || s.Kind == ledger.GossipCut || slices.Contains(overlook, s.Kind) || s.To+e.limits.Settle < from || s.From > to {
 			continue
 		}
 		if s.Region == "" || slices.Contains(names, s.Region) && (s.Peer == "" || slices.Contains(names, s.Peer)) {

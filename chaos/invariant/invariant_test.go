@@ -23,6 +23,7 @@ var numbers = []int{
 	invariant.Whole, invariant.Kept, invariant.Durable, invariant.Once, invariant.Resident, invariant.NoOffer, invariant.Order,
 	invariant.NoRepeat, invariant.Fenced, invariant.Slope, invariant.LagTruth, invariant.Idle, invariant.Gaps, invariant.Revision,
 	invariant.Memory, invariant.Heartbeat, invariant.CatchUp, invariant.OneWay, invariant.DiskTold, invariant.Converged, invariant.NoLeak,
+	invariant.Crossed, invariant.GossipAlone,
 }
 
 // A run that keeps every promise is green, and every promise was put to the test.
@@ -291,9 +292,59 @@ var spoilt = []struct {
 		c.Items = slices.Clone(c.Items)
 		c.Items[5].Hash = "other"
 	}},
+	{"a resident record on a link out of its boundary", invariant.Crossed, func(r *run) { r.event(9, forwarded, func(e *ledger.Event) { e.Crossing.To = "us" }) }},
+	{"one on a link out of its home", invariant.Crossed, func(r *run) {
+		r.event(9, forwarded, func(e *ledger.Event) { e.Crossing.From, e.Crossing.To = e.Crossing.To, e.Crossing.From })
+	}},
+	{"a record of nobody on a link", invariant.Crossed, func(r *run) {
+		r.event(9, forwarded, func(e *ledger.Event) { e.Crossing.IDs = []string{ledger.Mark("nobody's")} })
+	}},
+	{"a forward that was not heard", invariant.Crossed, func(r *run) {
+		r.event(9, forwarded, func(e *ledger.Event) { e.Crossing.IDs = []string{r.h.Entries()[0].ID} })
+	}},
+	{"a link that can't be searched", invariant.Crossed, func(r *run) {
+		r.event(3, func(e *ledger.Event) bool { return e.Line != nil }, func(e *ledger.Event) { e.Line.Opaque = 1 })
+	}},
+	{"a link that goes down with the gossip", invariant.GossipAlone, func(r *run) {
+		r.event(3, linkOf("ap", "eu", 32*s, 38*s), func(e *ledger.Event) { e.Link.Up = false })
+	}},
+	{"a lag that grows without gossip", invariant.GossipAlone, func(r *run) {
+		r.event(3, lagOf("ap", "eu", "eu", 32*s, 38*s), func(e *ledger.Event) { l := *e.Lag; l.Staleness = 7 * s; e.Lag = &l })
+	}},
+	{"a lag that is not known without gossip", invariant.GossipAlone, func(r *run) {
+		r.event(3, lagOf("ap", "eu", "eu", 32*s, 38*s), func(e *ledger.Event) { l := *e.Lag; l.StalenessKnown = false; e.Lag = &l })
+	}},
+	{"a new epoch without gossip", invariant.GossipAlone, func(r *run) { r.event(3, placedBy("us", 32*s, 38*s), func(e *ledger.Event) { e.Placed.Epoch = "2" }) }},
+	{"a failover for gossip's sake", invariant.GossipAlone, func(r *run) {
+		r.event(3, placedBy("us", 32*s, 38*s), func(e *ledger.Event) { e.Placed.Home = "us" })
+	}},
+	{"a record refused for gossip's sake", invariant.GossipAlone, func(r *run) {
+		r.event(1, ackedBy("eu", 38*s, 39*s), func(e *ledger.Event) { e.Entry.Outcome, e.Entry.Code = ledger.Refused, api.HomeUnreachable })
+	}},
+	{"nobody can say, for gossip's sake", invariant.GossipAlone, func(r *run) {
+		r.event(1, ackedBy("eu", 38*s, 39*s), func(e *ledger.Event) { e.Entry.Outcome, e.Entry.Code = ledger.Unknown, api.OutcomeUnknown })
+	}},
+	{"acks from another home without gossip", invariant.GossipAlone, func(r *run) {
+		r.event(1, ackedBy("eu", 38*s, 39*s), func(e *ledger.Event) { e.Entry.Region = "us" })
+	}},
+	{"readers that stand still without gossip", invariant.GossipAlone, func(r *run) {
+		for i := range r.h.Events {
+			if e := &r.h.Events[i]; e.Batch != nil && e.Batch.Region == "us" && between(e, 31*s, 39*s) {
+				e.Batch = &ledger.Batch{Reader: e.Batch.Reader, Region: "us", Topic: "orders"}
+			}
+		}
+	}},
 	{"goroutines that stay", invariant.NoLeak, func(r *run) {
 		r.event(1, func(e *ledger.Event) bool { return e.Gauge != nil && e.Gauge.Name == ledger.Goroutines }, func(e *ledger.Event) { e.Gauge.Value = 400 })
 	}},
+}
+
+func forwarded(e *ledger.Event) bool { return e.Crossing != nil && e.Crossing.Call == "Forward" }
+
+func placedBy(region string, from, to time.Duration) func(*ledger.Event) bool {
+	return func(e *ledger.Event) bool {
+		return e.Placed != nil && e.Placed.Region == region && between(e, from, to)
+	}
 }
 
 func storedIn(r *run, region, id string) bool {
@@ -316,7 +367,8 @@ func spoilable(seed uint64) *run {
 	h.Events = slices.Clone(h.Events)
 	for i := range h.Events {
 		e := &h.Events[i]
-		e.Entry, e.Link, e.Gauge = own(e.Entry), own(e.Link), own(e.Gauge)
+		e.Entry, e.Link, e.Gauge, e.Step = own(e.Entry), own(e.Link), own(e.Gauge), own(e.Step)
+		e.Crossing, e.Line, e.Placed = own(e.Crossing), own(e.Line), own(e.Placed)
 	}
 	return &run{&h, slices.Clone(base.final)}
 }

@@ -52,6 +52,9 @@ func simulate(seed uint64) (*ledger.History, []ledger.Shelf) {
 			for _, r := range names {
 				s.publish(r)
 			}
+			if n%10 == 0 && s.on[ledger.NoQuorum] == nil {
+				s.forward("ap")
+			}
 		}
 		s.mirror()
 		s.hear()
@@ -80,6 +83,7 @@ func (s *sim) faults(n int) {
 	step(50, 150, ledger.Step{Kind: ledger.Cut, Region: "us"})
 	step(200, 260, ledger.Step{Kind: ledger.CutOneWay, Region: "ap", Peer: "us"})
 	step(300, 360, ledger.Step{Kind: ledger.SlowLine, Region: "eu", Peer: "us", Value: "50 kbit/s"})
+	step(310, 390, ledger.Step{Kind: ledger.GossipCut, Region: "ap", Peer: "eu", Value: "both"})
 	step(400, 420, ledger.Step{Kind: ledger.DiskFull, Region: "us"})
 	step(440, 460, ledger.Step{Kind: ledger.NoQuorum, Region: "eu"})
 	switch n {
@@ -99,6 +103,24 @@ func (s *sim) connected(a, b string) bool {
 	return (s.on[ledger.Cut] == nil || a != "us" && b != "us") && (s.on[ledger.CutOneWay] == nil || !pair("ap", "us"))
 }
 
+// crosses notes that a record was seen on a link.
+func (s *sim) crosses(id, from, to, call string) {
+	s.book.Note(ledger.Event{Crossing: &ledger.Crossing{From: from, To: to, Lane: "data", Call: call, Form: "raw", IDs: []string{ledger.Mark(id)}, First: s.clock.Now(), Number: s.n}})
+}
+
+// forward: an order of the EU is handed in elsewhere.
+func (s *sim) forward(region string) {
+	s.n++
+	e := ledger.Entry{
+		ID: fmt.Sprintf("id-%d", s.n), Hash: fmt.Sprintf("hash-%d", s.n), Key: fmt.Sprintf("key-%d", s.n%7), Topic: "orders", Size: 100,
+		Asked: region, Residency: "eu", Rests: []string{"eu"}, Started: s.clock.Now(),
+	}
+	s.crosses(e.ID, region, "eu", "Forward")
+	item := s.store(&e, "eu")
+	e.Answer(api.Ack{Log: logOf("eu"), Region: "eu", Sequence: item.Sequence, Epoch: api.StaticEpoch("eu"), WriterTerm: item.Term, PolicyRevision: "1-p", IngestTime: item.Ingest, Forwarded: true}, nil, s.clock.Now().Add(9*time.Millisecond))
+	s.book.Enter(e)
+}
+
 func (s *sim) publish(region string) {
 	s.n++
 	e := ledger.Entry{
@@ -114,13 +136,13 @@ func (s *sim) publish(region string) {
 		e.Answer(api.Ack{}, &api.Error{Code: api.StorageFull}, took)
 	case region == "eu" && s.on[ledger.NoQuorum] != nil:
 		e.Answer(api.Ack{}, &api.Error{Code: api.StorageFailed}, took)
-	case s.random.IntN(40) == 0:
+	case s.random.IntN(40) == 0 && s.on[ledger.GossipCut] == nil:
 		if s.random.IntN(2) == 0 {
-			s.store(&e)
+			s.store(&e, region)
 		}
 		e.Answer(api.Ack{}, &api.Error{Code: api.OutcomeUnknown}, took)
 	default:
-		item := s.store(&e)
+		item := s.store(&e, region)
 		ack := api.Ack{Log: logOf(region), Region: region, Sequence: item.Sequence, Epoch: api.StaticEpoch(region), WriterTerm: item.Term, PolicyRevision: "1-p", IngestTime: item.Ingest}
 		e.Answer(ack, nil, took)
 		if s.random.IntN(20) == 0 { // its producer asks again
@@ -132,12 +154,12 @@ func (s *sim) publish(region string) {
 	s.book.Enter(e)
 }
 
-func (s *sim) store(e *ledger.Entry) ledger.Item {
-	shelf := s.shelves[[2]string{logOf(e.Asked).String(), e.Asked}]
+func (s *sim) store(e *ledger.Entry, home string) ledger.Item {
+	shelf := s.shelves[[2]string{logOf(home).String(), home}]
 	shelf.End++
 	item := ledger.Item{
-		Region: e.Asked, Log: shelf.Log, Sequence: shelf.End, ID: e.ID, Key: e.Key, Hash: e.Hash, Size: e.Size, Residency: e.Residency,
-		Epoch: api.StaticEpoch(e.Asked).String(), Term: s.term[e.Asked], Revision: "1-p", Ingest: s.clock.Now(),
+		Region: home, Log: shelf.Log, Sequence: shelf.End, ID: e.ID, Key: e.Key, Hash: e.Hash, Size: e.Size, Residency: e.Residency,
+		Epoch: api.StaticEpoch(home).String(), Term: s.term[home], Revision: "1-p", Ingest: s.clock.Now(),
 	}
 	shelf.Items = append(shelf.Items, item)
 	return item
@@ -163,6 +185,7 @@ func (s *sim) mirror() {
 					copied.Ledger.Withheld++
 					continue
 				}
+				s.crosses(item.ID, home, target, "Mirror")
 				item.Region = target
 				copied.Items = append(copied.Items, item)
 				copied.Ledger.Mirrored++
@@ -220,6 +243,17 @@ func (s *sim) say() {
 			s.book.Note(ledger.Event{Lag: &ledger.LagSample{Region: home, Lag: lag}})
 		}
 	}
+	for _, home := range names {
+		for _, region := range names {
+			s.book.Note(ledger.Event{Placed: &ledger.Placed{Region: region, Log: logOf(home).String(), Home: home, Epoch: api.StaticEpoch(home).String(), Status: "active"}})
+		}
+	}
+	members := 3.0
+	if s.on[ledger.GossipCut] != nil {
+		members--
+	}
+	s.book.Note(ledger.Event{Gauge: &ledger.Gauge{Region: "ap", Name: ledger.GossipMembers, Value: members}})
+	s.book.Note(ledger.Event{Line: &ledger.Line{From: "ap", To: "eu", Lane: "data", Bytes: 1000}})
 	s.book.Note(ledger.Event{Advice: &ledger.Advice{Region: "us", Lines: []string{"orders@eu: nothing: its failover rule is never", "domicile status --context eu"}}})
 }
 

@@ -27,7 +27,10 @@ type Event struct {
 	Step  *Step         `json:"step,omitempty"`
 	Gauge *Gauge        `json:"gauge,omitempty"`
 
-	Advice *Advice `json:"advice,omitempty"`
+	Advice   *Advice   `json:"advice,omitempty"`
+	Crossing *Crossing `json:"crossing,omitempty"`
+	Line     *Line     `json:"line,omitempty"`
+	Placed   *Placed   `json:"placed,omitempty"`
 }
 
 // Batch is what one reader got at once.
@@ -97,6 +100,8 @@ const (
 	HeapBytes   = "heap_bytes"
 	Goroutines  = "goroutines"
 	Descriptors = "descriptors"
+	// GossipMembers is how many gateways are alive as far as a node's gossip goes.
+	GossipMembers = "gossip_members"
 )
 
 // StepKind is the kind of a step of a schedule.
@@ -107,6 +112,7 @@ const (
 	Load       StepKind = "load"         // producers run
 	Cut        StepKind = "cut"          // nothing passes between Region and Peer, either way
 	CutOneWay  StepKind = "cut one way"  // nothing passes from Region to Peer
+	GossipCut  StepKind = "gossip cut"   // no gossip passes between Region and Peer, all else does; Value says which way
 	SlowLine   StepKind = "slow line"    // Value says how slow
 	Kill       StepKind = "kill"         // SIGKILL, from then until it runs again
 	Pause      StepKind = "pause"        // SIGSTOP until SIGCONT
