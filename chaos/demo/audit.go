@@ -73,6 +73,7 @@ func (r *run) judgeLedger(stores map[string]*store) {
 		res.Codes[r.reused]++
 	}
 	r.tellLedger(sum)
+	r.judgeLinks(shelves)
 }
 
 // loseOne takes the first acknowledged record off every shelf.

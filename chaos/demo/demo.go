@@ -14,6 +14,7 @@ import (
 	"domicile/chaos/canary"
 	"domicile/chaos/lab"
 	"domicile/chaos/ledger"
+	"domicile/chaos/tap"
 	"domicile/gateway/node"
 	"domicile/policy"
 	"domicile/regions"
@@ -137,6 +138,7 @@ type run struct {
 	started   time.Time
 	lab       *lab.Lab
 	tokens    *canary.Set
+	tap       *tap.Tap
 	book      *ledger.Book
 	traffic   *traffic
 	recorders map[string]*recorder // per region
@@ -150,7 +152,7 @@ type run struct {
 
 func newRun(o Options) *run {
 	r := &run{voice: newVoice(o.Story), o: o, clock: regions.NewSteadyClock(), tokens: &canary.Set{}, book: &ledger.Book{}, result: newResult(), recorders: map[string]*recorder{}}
-	r.started = r.clock.Now()
+	r.started, r.tap = r.clock.Now(), tap.New(r.tokens, r.clock)
 	r.traffic = newTraffic(r.clock, o.Pace, r.book)
 	return r
 }
@@ -186,13 +188,15 @@ func (r *run) open(ctx context.Context) error {
 	return nil
 }
 
-// seams puts the recorder where the fabric syncs, and the hooks where they break.
+// seams puts the recorder where the fabric syncs, the tap on the links, and the hooks where
+// they break.
 func (r *run) seams(region string, s *node.Seams) {
 	rec, h := r.recorders[region], r.o.Hooks
 	s.FollowPolicies = r.o.Stay
 	s.Hooks.Fabric.Sync = rec.sync
 	s.Hooks.Fabric.Released = rec.releasing
 	s.Hooks.Fabric.NoBarrier, s.Hooks.Fabric.NoDedupe = h.NoBarrier, h.NoDedupe
+	s.Hooks.Link = r.tap.Hooks(region)
 	s.Hooks.Policy = policy.Hooks{SkipIngress: h.SkipIngress, SkipFloor: h.SkipFloor, ForceAllow: r.probing.forced(region)}
 	s.Hooks.Mirror.SkipEgress = func(log api.LogID, target string) bool {
 		return h.SkipEgress || r.probing.past(log, target)

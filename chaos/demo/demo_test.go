@@ -66,7 +66,7 @@ func TestR14_DemoHoldsAndStays(t *testing.T) {
 	if line.Acked == 0 || line.Forwarded == 0 || line.Mirrored == 0 || line.Refused == 0 || line.Lost+line.Duplicates+line.Outside != 0 {
 		t.Errorf("%+v", line)
 	}
-	if math.Abs(line.Slope-1) > 0.1 || len(line.Checks) != 9 {
+	if math.Abs(line.Slope-1) > 0.1 || len(line.Checks) != 10 {
 		t.Errorf("%+v", line)
 	}
 	for _, word := range []string{
@@ -90,7 +90,7 @@ func TestR14b_EachBrokenMechanismIsSeen(t *testing.T) {
 		own   string
 		also  []string // may be red as well
 	}{
-		{"egress", demo.Hooks{SkipEgress: true}, demo.CheckEgressWithheld, nil},
+		{"egress", demo.Hooks{SkipEgress: true}, demo.CheckEgressWithheld, []string{demo.CheckLinks}},
 		{"ingress", demo.Hooks{SkipIngress: true}, demo.CheckIngressRefuses, through},
 		{"floor", demo.Hooks{SkipFloor: true}, demo.CheckFloorRefuses, through},
 		{"dedupe", demo.Hooks{NoDedupe: true}, demo.CheckDedupe, []string{demo.CheckLedger}},
@@ -108,6 +108,9 @@ func TestR14b_EachBrokenMechanismIsSeen(t *testing.T) {
 			}
 			if r.Checks[c.own] || r.Holds() {
 				t.Errorf("%s is not red\n%s", c.own, &story)
+			}
+			if c.hooks.SkipEgress && r.Checks[demo.CheckLinks] {
+				t.Errorf("what egress let go was heard on no link\n%s", &story)
 			}
 			for _, name := range r.Failed() {
 				// A cut of one second is too short to hold the slope to a tenth on a busy machine.

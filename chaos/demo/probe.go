@@ -25,6 +25,7 @@ type probed struct {
 	place  place
 	target string
 	check  string
+	id     string
 }
 
 func (p *probing) past(log api.LogID, target string) bool {
@@ -83,7 +84,7 @@ func (r *run) smuggle(ctx context.Context, check string, targets ...string) erro
 		return fmt.Errorf("the probe for %s was not taken: %s %s", check, e.Outcome, e.Code)
 	}
 	for _, target := range targets {
-		r.probing.probes = append(r.probing.probes, probed{place{e.Log, e.Sequence}, target, check})
+		r.probing.probes = append(r.probing.probes, probed{place{e.Log, e.Sequence}, target, check, e.ID})
 	}
 	return r.caughtUp(ctx)
 }

@@ -21,13 +21,14 @@ const (
 	CheckLedger         = "ledger"          // what producers were told is what is stored, where it may rest
 	CheckCanary         = "canary"          // no token in any file of a region outside its boundary
 	CheckCanaryAtHome   = "canary_at_home"  // every token of an acknowledged record in a file at home
+	CheckLinks          = "links"           // no token on a link but towards its boundary; the probes were heard
 	CheckSlope          = "slope"           // cut off, exported lag grows one second per second
 )
 
 // checks lists all checks in the order in which they are told.
 var checks = []string{
 	CheckEgressWithheld, CheckIngressRefuses, CheckFloorRefuses, CheckDedupe, CheckAckAfterSync,
-	CheckLedger, CheckCanary, CheckCanaryAtHome, CheckSlope,
+	CheckLedger, CheckCanary, CheckCanaryAtHome, CheckLinks, CheckSlope,
 }
 
 // Result is what a run found. Its JSON form is the last line of the output in JSON
@@ -104,6 +105,7 @@ func (r *Result) tell(say func(format string, args ...any)) {
 		CheckLedger:         "what producers were told is what is stored",
 		CheckCanary:         "no resident byte in any file of another region",
 		CheckCanaryAtHome:   "every resident record was found at home (the search works)",
+		CheckLinks:          "no resident byte on a link but towards its boundary (the probes were heard)",
 		CheckSlope:          "cut off, the lag grew one second per second",
 	}
 	for _, name := range checks {
