@@ -16,8 +16,8 @@ import (
 	"domicile/regions/approval"
 )
 
-// shared lets the nodes of all labs of a process ask the rules of one policy once: under the
-// race detector they did little else.
+// shared lets the nodes of all labs of a process ask the rules of one policy once: most tests
+// start several nodes on the example's.
 var shared = new(opa.Shared)
 
 // Gateway is one node of a region of a lab. It is safe for concurrent use.
