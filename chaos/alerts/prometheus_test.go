@@ -43,8 +43,9 @@ type server struct {
 var waits = regexp.MustCompile(`(?m)^(\s+for:) .*$`)
 
 // watch starts a Prometheus on the lab's nodes with the rules as they are, but for what
-// they wait for: a drill has no minutes. limits are further changes of text.
-func watch(t *testing.T, l *lab.Lab, limits ...string) *server {
+// they wait for: a drill has no minutes. looks is where the metrics of looks for leaks are
+// scraped; limits are further changes of text.
+func watch(t *testing.T, l *lab.Lab, looks string, limits ...string) *server {
 	t.Helper()
 	dir := t.TempDir()
 	text, err := os.ReadFile(filepath.Join(rules, "alerts.yaml"))
@@ -55,6 +56,7 @@ func watch(t *testing.T, l *lab.Lab, limits ...string) *server {
 	for _, r := range l.Regions() {
 		config += fmt.Sprintf("      - {targets: [%q], labels: {region: %s}}\n", r.Node().Metrics(), r.Name)
 	}
+	config += fmt.Sprintf("  - job_name: node\n    static_configs: [{targets: [%q]}]\n", looks)
 	must(t, os.WriteFile(filepath.Join(dir, "prometheus.yaml"), []byte(config), 0o600))
 	held, err := ports.Listen()
 	must(t, err)

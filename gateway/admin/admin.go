@@ -11,6 +11,7 @@ import (
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
 	"domicile/regions"
+	"domicile/regions/placement"
 )
 
 // Config is what an Admin works with. Everything is required but Ask and Listener.
@@ -41,6 +42,9 @@ type Config struct {
 
 	// Authority is this node's part in the placement authority; nil: it is not told of.
 	Authority func() *pb.AuthorityState
+	// Placed and Lease are as in PlacementConfig; Placed nil: the metrics say nothing of them.
+	Placed func() map[api.LogID]placement.Log
+	Lease  func(api.LogID) (left time.Duration, ok bool)
 
 	Listener net.Listener // of /metrics, /healthz and /readyz; nil: none
 	Clock    regions.Clock

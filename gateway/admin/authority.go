@@ -5,6 +5,7 @@ import (
 
 	pb "domicile/api/domicile/v1"
 	"domicile/regions"
+	"domicile/regions/placement"
 )
 
 var (
@@ -14,6 +15,8 @@ var (
 	voterLed         = desc("domicile_voter_led", "1 if the voter on this node leads or hears a leader.")
 	voterCount       = desc("domicile_voter_count", "Voters, as the one on this node has it.")
 	voterApplied     = desc("domicile_voter_applied_entries", "Entries of the voters' log that this one has taken in.")
+	leaseLeft        = desc("domicile_lease_left_seconds", "What is left of this region's lease on a log of its own with fence_after; 0: it has run out, and the log takes no record.", "log")
+	logContested     = desc("domicile_log_contested", "1 if two authorities gave the log two homes: nobody may write it.", "log")
 	voterFree        = desc("domicile_voter_free_bytes", "Free on the disk that the voter keeps its log and its votes on.")
 )
 
@@ -39,6 +42,23 @@ func collectAuthority(s *pb.AuthorityState, gauge func(*prometheus.Desc, float64
 	}
 	if s.GetFreeKnown() {
 		gauge(voterFree, float64(s.GetFreeBytes()))
+	}
+}
+
+// collectPlaced is what a node knows of the logs that may move: whether they are contested, and
+// of its region's own how much of the lease is left.
+func (a *Admin) collectPlaced(gauge func(*prometheus.Desc, float64, ...string)) {
+	if a.config.Placed == nil {
+		return
+	}
+	for id, l := range a.config.Placed() {
+		gauge(logContested, truth(l.Status == placement.Contested), id.String())
+		if l.Home != a.config.Region || l.Status != placement.Active || l.Terms.Isolation != placement.FenceAfter {
+			continue
+		}
+		if left, ok := a.config.Lease(id); ok {
+			gauge(leaseLeft, max(0, left).Seconds(), id.String())
+		}
 	}
 }
 

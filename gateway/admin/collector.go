@@ -43,6 +43,8 @@ var (
 	rtoAge          = desc("domicile_rto_evidence_age_seconds", "Since a drill that has passed moved the topic's log and measured its RTO; absent: never, as far as this node knows.", "topic")
 	rtoMeasured     = desc("domicile_rto_measured_seconds", "RTO of the topic in that drill.", "topic")
 	evidenceAge     = desc("domicile_evidence_age_seconds", "Since the last isolation drill in which this region took part and that has passed; absent: none is known.")
+	evidenceKnown   = desc("domicile_evidence_known", "1 if an isolation drill of this region is known to have passed, 0 if none is; absent: federation.yaml permits no drills.")
+	rtoKnown        = desc("domicile_rto_evidence_known", "1 if a drill that has passed is known to have measured the RTO of a topic whose logs may move, 0 if none is; absent: federation.yaml permits no drills.", "topic")
 	drillActive     = desc("domicile_drill_active", "1 while a drill is armed or holds links of this region cut.", "drill", "isolate", "phase")
 	storageLimit    = desc("domicile_storage_limit_bytes", "Bytes this region's store may use.")
 )
@@ -76,6 +78,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	if ask := c.admin.config.Authority; ask != nil {
 		collectAuthority(ask(), gauge)
 	}
+	c.admin.collectPlaced(gauge)
 	if g := v.Gossip; g != nil {
 		gauge(gossipMembers, float64(len(g.Members)))
 		gauge(gossipPeers, float64(g.Peers))
@@ -93,13 +96,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	if d := &v.Drill; d.ID != "" {
 		gauge(drillActive, 1, d.ID, d.Spec.Isolate, string(d.Phase))
 	}
-	if at := v.Drill.Proof.At; !at.IsZero() {
-		gauge(evidenceAge, v.Now.Sub(at).Seconds())
-	}
-	for _, m := range v.Drill.Measured {
-		gauge(rtoAge, v.Now.Sub(m.At).Seconds(), m.Topic)
-		gauge(rtoMeasured, m.RTO.Seconds(), m.Topic)
-	}
+	collectEvidence(&v, gauge)
 	for _, cert := range v.Certificates {
 		gauge(certificateDays, cert.Ends.Sub(v.Now).Hours()/24, cert.Name, cert.Kind)
 	}
@@ -107,6 +104,25 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(storageHealthy, truth(s.Healthy && s.Full == ""))
 		gauge(storageUsed, float64(s.Used))
 		gauge(storageLimit, float64(s.Limit))
+	}
+}
+
+// collectEvidence is what drills have proven here. What none has proven has no age: it is told
+// as not known, where drills are permitted.
+func collectEvidence(v *View, gauge func(*prometheus.Desc, float64, ...string)) {
+	if at := v.Drill.Proof.At; !at.IsZero() {
+		gauge(evidenceAge, v.Now.Sub(at).Seconds())
+	}
+	for _, m := range v.Drill.Measured {
+		gauge(rtoAge, v.Now.Sub(m.At).Seconds(), m.Topic)
+		gauge(rtoMeasured, m.RTO.Seconds(), m.Topic)
+	}
+	for _, e := range evidence(v) {
+		if e.GetTopic() == "" {
+			gauge(evidenceKnown, truth(e.GetDrill() != ""))
+		} else {
+			gauge(rtoKnown, truth(e.GetDrill() != ""), e.GetTopic())
+		}
 	}
 }
 

@@ -125,6 +125,11 @@ func find(m *pb.StatusResponse, log string) *pb.LogTrouble {
 // service is an Admin over a view, over HTTP and as a gRPC service.
 func service(t *testing.T, v admin.View, change func(*admin.Sources)) *admin.Admin {
 	t.Helper()
+	return serve(t, config(t, v, change))
+}
+
+func config(t *testing.T, v admin.View, change func(*admin.Sources)) admin.Config {
+	t.Helper()
 	s := admin.Sources{
 		Seat:  func() admin.Seat { return v.Seat },
 		Links: func() []regions.LinkStatus { return v.Links }, Lags: func() []regions.Lag { return v.Lags },
@@ -145,8 +150,13 @@ func service(t *testing.T, v admin.View, change func(*admin.Sources)) *admin.Adm
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := admin.New(admin.Config{Region: v.Region, Version: "v0", Federation: v.Federation, Placement: v.Federation, Sources: s,
-		Listener: l, Clock: regions.NewManualClock(now), Logger: slog.New(slog.DiscardHandler)})
+	return admin.Config{Region: v.Region, Version: "v0", Federation: v.Federation, Placement: v.Federation, Sources: s,
+		Listener: l, Clock: regions.NewManualClock(now), Logger: slog.New(slog.DiscardHandler)}
+}
+
+func serve(t *testing.T, c admin.Config) *admin.Admin {
+	t.Helper()
+	a := admin.New(c)
 	a.Start()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

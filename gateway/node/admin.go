@@ -32,7 +32,7 @@ func (n *Node) openAdmin(ctx context.Context) error {
 			Certificates: n.certificates, ClockStep: n.clockStep, Warnings: n.warnings, Gossip: n.gossiped, Combinations: n.combinations, Drill: n.drills.State,
 		},
 		Explain: n.explain, Reload: n.reload, ActivatePolicy: n.activatePolicy, PolicyStatus: n.policyStatus, PolicyTable: n.policyTable, Traffic: n.trafficHours, ReloadManifest: n.reloadManifest, Delete: n.deleteTopic, Purge: n.purgeTopic, Verify: n.verifyTopic,
-		Authority: n.authorityState, Listener: n.pages, Clock: n.seams.Clock, Logger: n.logger,
+		Authority: n.authorityState, Placed: n.placedLogs, Lease: n.lease, Listener: n.pages, Clock: n.seams.Clock, Logger: n.logger,
 	}
 	if n.out != nil {
 		config.Ask = n.ask
