@@ -13,6 +13,7 @@ import (
 	"domicile/regions"
 	"domicile/regions/fabric"
 	"domicile/regions/identity"
+	"domicile/regions/link"
 )
 
 // Seams are where a node touches time and the network. The zero value is the real
@@ -50,6 +51,7 @@ type Hooks struct {
 	Fabric fabric.Hooks
 	Policy policy.Hooks
 	Mirror mirror.SourceHooks
+	Link   link.Hooks
 	// Move keeps an act of a log's move from being done as long as it fails, see mover.Config.
 	Move func(log api.LogID, act string) error
 	// Seat stands between the fabric's word on the seat and the node; nil: nothing does.

@@ -3,7 +3,6 @@ package link
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"slices"
@@ -97,7 +96,7 @@ func (p *peerLink) dialStream(ctx context.Context, plane Plane) (*councilConn, e
 			p.councilAt.Store(int32(n))
 			state := conn.ConnectionState()
 			raw.state.Store(&state)
-			return newCouncilConn(conn, raw), nil
+			return newCouncilConn(p.mesh.cfg.Hooks.above(p.name, plane, conn), raw), nil
 		}
 		if whys[n] = err; ctx.Err() != nil {
 			break
@@ -132,13 +131,13 @@ func (l *StreamLane) Close() error {
 
 // councilConn is one connection of the lane.
 type councilConn struct {
-	*tls.Conn
+	net.Conn
 	raw  *gatedConn
 	once sync.Once
 	gone func() // frees what counts the connection
 }
 
-func newCouncilConn(conn *tls.Conn, raw *gatedConn) *councilConn {
+func newCouncilConn(conn net.Conn, raw *gatedConn) *councilConn {
 	if c, ok := raw.Conn.(*net.TCPConn); ok {
 		_ = c.SetKeepAliveConfig(councilKeepAlive) // the deadlines of who uses it remain
 	}
@@ -233,7 +232,7 @@ func (s *councils) accepts() bool {
 // take hands a verified connection to whoever accepts. One more than a peer may have open
 // replaces the one of it that has said nothing for longest: what it has forgotten, or what
 // died without a word, must not keep it out.
-func (s *councils) take(conn *tls.Conn, raw *gatedConn, peer string) error {
+func (s *councils) take(conn net.Conn, raw *gatedConn, peer string) error {
 	c := newCouncilConn(conn, raw)
 	c.gone = func() { s.forget(c) }
 	var replaced *councilConn

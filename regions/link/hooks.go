@@ -2,10 +2,19 @@ package link
 
 import (
 	"context"
+	"net"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 )
+
+// above is a connection whose hands are shaken, with what a hook puts around it.
+func (h Hooks) above(peer string, plane Plane, c net.Conn) net.Conn {
+	if h.Above == nil {
+		return c
+	}
+	return h.Above(peer, plane, c)
+}
 
 // hooked is what the hooks ask of gRPC, for both sides of a link; nothing without one.
 func hooked(h Hooks) ([]grpc.ServerOption, []grpc.DialOption) {

@@ -88,7 +88,7 @@ func (p *peerLink) openLane(ctx context.Context, plane Plane) (*lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lane{raw: raw, state: conn.ConnectionState(), broke: &causeConn{Conn: conn}}
+	l := &lane{raw: raw, state: conn.ConnectionState(), broke: &causeConn{Conn: p.mesh.cfg.Hooks.above(p.name, plane, conn)}}
 	var used atomic.Bool
 	l.cc, err = grpc.NewClient("passthrough:///"+p.name, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // TLS is done, below
@@ -205,12 +205,14 @@ func (c laneCredentials) ServerHandshake(rawConn net.Conn) (net.Conn, credential
 	err := conn.Handshake() // bounded by the deadline that gRPC has set
 	_, plane := raw.who()
 	stream := c.mesh.accepting[plane]
+	var above net.Conn
 	if err == nil {
 		state := conn.ConnectionState()
 		raw.state.Store(&state)
+		above = c.mesh.cfg.Hooks.above(caller.Name.Name, plane, conn)
 		if stream != nil {
 			raw.dispatch()
-			err = stream.take(conn, raw, caller.Name.Name)
+			err = stream.take(above, raw, caller.Name.Name)
 		}
 	}
 	if err != nil {
@@ -220,7 +222,7 @@ func (c laneCredentials) ServerHandshake(rawConn net.Conn) (net.Conn, credential
 	if stream != nil {
 		return nil, nil, credentials.ErrConnDispatched
 	}
-	return conn, laneInfo{
+	return above, laneInfo{
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
 		peer:           caller, plane: plane, conn: raw,
 	}, nil

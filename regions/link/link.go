@@ -51,6 +51,10 @@ type Hooks struct {
 	// Sending sees every message before it goes to a peer, and may add to it what a
 	// later version would. Called from many goroutines.
 	Sending func(m proto.Message)
+	// Above stands between TLS and whatever speaks over it, once hands are shaken with a
+	// peer: of both sides of every connection, on all lanes. It returns the connection or
+	// one around it. Called from many goroutines.
+	Above func(peer string, plane Plane, c net.Conn) net.Conn
 }
 
 // Handler is the node behind the mesh. Its methods are called from the mesh's own
