@@ -10,7 +10,7 @@ import (
 // WireVersion is the version of the link protocol this binary speaks, and
 // OldestWireVersion the oldest it still understands.
 const (
-	WireVersion       = 1
+	WireVersion       = 2 // from 2 on the ack of a forwarded record leaves its id out
 	OldestWireVersion = 1
 )
 

@@ -213,6 +213,9 @@ func (w *forwarder) unknown(hint string, cause error) error {
 
 func (w *forwarder) finish(number uint64, ack api.Ack, err error) {
 	if fl := w.remove(number); fl != nil {
+		if err == nil && ack.ID == "" && w.peer.agreed() >= bareAcks {
+			ack.ID = fl.forward.Record.ID
+		}
 		fl.done(ack, err)
 	}
 }

@@ -70,6 +70,13 @@ func (p *peerLink) current() *session {
 	return p.session
 }
 
+// agreed is the version of the wire that is spoken with the peer; 0: no hello was accepted yet.
+func (p *peerLink) agreed() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.wire
+}
+
 // dialLoop keeps one session to the peer, for as long as ctx lasts.
 func (p *peerLink) dialLoop(ctx context.Context) {
 	b := backoff{pace: p.mesh.cfg.Pace}

@@ -84,12 +84,20 @@ func (a *answers) take(ctx context.Context, p *peerLink, m *pb.ForwardRequest) b
 			if err != nil {
 				a.add(failed(number, err))
 			} else {
+				if p.agreed() >= bareAcks {
+					ack.ID = ""
+				}
 				a.add(&pb.ForwardResponse{Number: number, Result: &pb.ForwardResponse_Ack{Ack: wire.AckToProto(ack)}})
 			}
 		})
 	})
 	return true
 }
+
+// bareAcks is the wire version from which on an ack does not carry the record's id: who
+// asked has it, and no part of a resident record goes out of its boundary, not even back
+// to where it came from.
+const bareAcks = 2
 
 func failed(number uint64, err error) *pb.ForwardResponse {
 	return &pb.ForwardResponse{Number: number, Result: &pb.ForwardResponse_Error{Error: wire.StatusFromError(err)}}
