@@ -298,7 +298,9 @@ func TestReadRefusals(t *testing.T) {
 	}
 }
 
-func TestRT7_ExpiredRecordsAreCounted(t *testing.T) {
+// A reader comes back after retention has taken what it had not read: its position still counts,
+// it is told how many are gone, and goes on with the oldest record that is there.
+func TestRT7_Decision7_ExpiredRecordsAreCounted(t *testing.T) {
 	r := newRig(t)
 	id := logID(t, "orders@ap-south")
 	to := r.region["eu-west"].copies[id]

@@ -65,7 +65,7 @@ func TestR14b_WithheldRunsBecomeOneGapPerBatch(t *testing.T) {
 
 // B01, and the table of lag: the link is cut while the log is busy and while it is
 // idle; the figures grow one second per second, and heal.
-func TestR14d_CutLinkLagGrowsOneSecondPerSecond(t *testing.T) {
+func TestR14d_Decision17_CutLinkLagGrowsOneSecondPerSecond(t *testing.T) {
 	for _, busy := range []bool{true, false} {
 		name := map[bool]string{true: "busy", false: "idle"}[busy]
 		t.Run(name, func(t *testing.T) {

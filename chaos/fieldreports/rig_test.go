@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +19,17 @@ import (
 	"domicile/regions/fabric/fabrictest"
 )
 
-func TestMain(m *testing.M) { fabrictest.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	part := os.Getenv(partKey)
+	if part == "" {
+		fabrictest.VerifyTestMain(m)
+		return
+	}
+	if err := act(part); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
 
 const (
 	pace = regions.Pace(0.25) // the fastest that nodes support

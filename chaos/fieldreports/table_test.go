@@ -22,6 +22,38 @@ func TestRP1_TheTableOfReportsIsTrue(t *testing.T) {
 	}
 }
 
+// TestRP1_EachDecisionHasItsExperiment: each row of the decisions names a test that has the
+// decision in its name, or says why there is none.
+func TestRP1_EachDecisionHasItsExperiment(t *testing.T) {
+	text, err := os.ReadFile("../VALIDATION.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\| (D?)(\d+) [^|]*\|[^|]*\|(.*)\|$`).FindAllStringSubmatch(string(text), -1)
+	seen := map[string]bool{}
+	for _, row := range rows {
+		id := "_Decision" + row[2] + "_"
+		if row[1] != "" {
+			id = "_D" + row[2] + "_"
+		}
+		seen[id] = true
+		named := regexp.MustCompile("`Test[A-Za-z0-9_]*" + id + "[A-Za-z0-9_]*`").MatchString(row[3])
+		if !named && !regexp.MustCompile(`not ours|not here|waits`).MatchString(row[3]) {
+			t.Errorf("%s: no test with it in its name, and no reason: %s", strings.Trim(id, "_"), row[3])
+		}
+	}
+	if len(rows) != 28 || len(seen) != 28 {
+		t.Errorf("%d rows, %d decisions", len(rows), len(seen))
+	}
+	for test := range allTests(t) {
+		for _, id := range regexp.MustCompile(`_(D\d+|Decision\d+)(?:_|$)`).FindAllString(strings.ReplaceAll(test, "_", "__"), -1) {
+			if !seen["_"+strings.Trim(id, "_")+"_"] || !strings.Contains(string(text), "`"+test+"`") {
+				t.Errorf("%s is not in chaos/VALIDATION.md", test)
+			}
+		}
+	}
+}
+
 // named reads a text whose tests must all exist; with … behind it a name stands for all
 // that begin so.
 func named(t *testing.T, path string, tests map[string]bool) string {

@@ -229,23 +229,29 @@ func openBlocked(t *testing.T, pace regions.Pace) (f *fabric.Fabric, block, unbl
 	return f, block, unblock
 }
 
-func TestRT3_OverloadIsRefusedAtOnce(t *testing.T) {
+// The disk stands still: a bounded number of appends waits, each one more is refused while it
+// does, and what waited is stored once it goes on.
+func TestRT3_Decision11_OverloadIsRefusedAtOnce(t *testing.T) {
 	f, block, unblock := openBlocked(t, 4) // a slow machine must not reach the deadline
 	l := fabrictest.Home(t, f, "orders@here")
 	block()
 	results := make(chan regions.Stored, fabric.MaxQueued+10)
+	began := time.Now()
 	for i := range fabric.MaxQueued + 10 {
 		l.Append(regions.Draft{Record: record(i)}, func(s regions.Stored) { results <- s })
 	}
 	for range 10 {
 		wantCode(t, (<-results).Err, api.Overloaded)
 	}
+	refused := time.Since(began)
 	unblock()
+	began = time.Now()
 	for range fabric.MaxQueued {
 		if s := <-results; s.Err != nil {
 			t.Fatal(s.Err)
 		}
 	}
+	t.Logf("%d waited, the others were refused within %s; stored %s after the disk went on", fabric.MaxQueued, refused, time.Since(began))
 }
 
 // RA5: a deadline that passes while the disk hangs is an unknown outcome, told in time.
