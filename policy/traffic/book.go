@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -149,21 +151,30 @@ func (h *Hour) cover(from, to time.Time) {
 }
 
 // Hours gives fn every hour that is kept and begins at since or later, the oldest first,
-// counted up to now. fn may keep the hour. It ends with fn's error.
+// counted up to now; the present one also while the disk does not take it. fn may keep the
+// hour. It ends with fn's error.
 func (b *Book) Hours(since time.Time, fn func(*Hour) error) error {
 	b.Flush()
 	b.mu.Lock()
-	current := b.now.Start
+	now := *b.now
+	now.Asked = maps.Clone(now.Asked)
 	b.mu.Unlock()
 	starts, err := listHours(b.cfg.Dir)
 	if err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(starts, func(s stored) bool { return s.start.Equal(now.Start) }) {
+		starts = append(starts, stored{start: now.Start}) // the disk has not taken it once
+		slices.SortFunc(starts, func(a, b stored) int { return a.start.Compare(b.start) })
+	}
 	for _, s := range starts {
-		if s.start.Before(since.UTC().Truncate(time.Hour)) || s.start.Before(current.Add(-Keep)) {
+		if s.start.Before(since.UTC().Truncate(time.Hour)) || s.start.Before(now.Start.Add(-Keep)) {
 			continue
 		}
-		h, err := readHour(b.cfg.Dir, s.start)
+		h := &now
+		if !s.start.Equal(now.Start) {
+			h, err = readHour(b.cfg.Dir, s.start)
+		}
 		if errors.Is(err, os.ErrNotExist) {
 			continue // swept meanwhile
 		}

@@ -199,6 +199,24 @@ func TestRP3_AFullDiskLosesNoCountOfTheHour(t *testing.T) {
 	}
 }
 
+// Whoever asks while the disk takes nothing is told what was counted, not what was written.
+func TestRP3_CountsAreToldWhileTheDiskIsFull(t *testing.T) {
+	r := newRig(t)
+	b := r.open()
+	r.gate.ask("orders", 1)
+	r.clock.pass(time.Minute)
+	b.Flush()
+	blocked := filepath.Join(r.dir, "2026-03-01T10.json.new", "full")
+	if err := os.MkdirAll(blocked, 0o700); err != nil { // what is written anew can't be
+		t.Fatal(err)
+	}
+	r.gate.ask("orders", 2)
+	r.clock.pass(time.Minute)
+	if got := hours(t, b, time.Time{}); got != "10:00 covered 2m0s orders=3\n" {
+		t.Errorf("got %s", got)
+	}
+}
+
 // Run writes at its end what was counted last.
 func TestRun_WritesAtItsEnd(t *testing.T) {
 	r := newRig(t)
