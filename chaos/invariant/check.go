@@ -27,6 +27,8 @@ const (
 	Idle      = 13
 	Gaps      = 17
 	Revision  = 18
+	Counted   = 19
+	Quotas    = 21
 	Memory    = 22
 	Heartbeat = 23
 	CatchUp   = 24
@@ -36,6 +38,7 @@ const (
 	DiskTold    = 29
 	Converged   = 30
 	NoLeak      = 31
+	Redriven    = 32
 	Synced      = 33
 )
 
@@ -102,6 +105,8 @@ type Limits struct {
 	// Hiccup is how long a busy machine may take a link down, and keep a region from taking
 	// records, while gossip is cut. A change of home or epoch is never excused.
 	Hiccup time.Duration
+	// Quotas are those that the run's federation declares; none: 21 is not judged.
+	Quotas []Quota
 }
 
 // Usual are the limits of a node at this pace.
@@ -121,7 +126,7 @@ func Check(h *ledger.History, final []ledger.Shelf, limits Limits) *Verdict {
 	e := newEvidence(h, final, limits)
 	for _, judge := range []func(*evidence){
 		whole, promises, durable, once, resident, noOffer, order, fenced, slope, lagTruth, idle, gaps,
-		revision, memory, heartbeat, catchUp, oneWay, diskTold, converged, noLeak, synced, crossed, gossipAlone,
+		revision, counted, quotas, memory, heartbeat, catchUp, oneWay, diskTold, converged, noLeak, synced, crossed, gossipAlone,
 	} {
 		judge(e)
 	}

@@ -2,6 +2,7 @@ package invariant_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,16 +14,22 @@ import (
 	"domicile/api"
 	"domicile/chaos/invariant"
 	"domicile/chaos/ledger"
+	"domicile/policy"
 	"domicile/regions"
 )
 
-var limits = invariant.Usual(0.25)
+var limits = declared(invariant.Usual(0.25))
+
+func declared(l invariant.Limits) invariant.Limits {
+	l.Quotas = []invariant.Quota{{Topic: "orders", Quota: regions.Quota{Records: 7, Bytes: 2000}}}
+	return l
+}
 
 // numbers are all promises that are judged.
 var numbers = []int{
 	invariant.Whole, invariant.Kept, invariant.Durable, invariant.Once, invariant.Resident, invariant.NoOffer, invariant.Order,
 	invariant.NoRepeat, invariant.Fenced, invariant.Slope, invariant.LagTruth, invariant.Idle, invariant.Gaps, invariant.Revision,
-	invariant.Memory, invariant.Heartbeat, invariant.CatchUp, invariant.OneWay, invariant.DiskTold, invariant.Converged, invariant.NoLeak,
+	invariant.Counted, invariant.Quotas, invariant.Memory, invariant.Heartbeat, invariant.CatchUp, invariant.OneWay, invariant.DiskTold, invariant.Converged, invariant.NoLeak,
 	invariant.Crossed, invariant.GossipAlone,
 }
 
@@ -256,6 +263,53 @@ var spoilt = []struct {
 		c.Items = slices.Clone(c.Items)
 		c.Items[5].Revision = ""
 	}},
+	{"a judgement that is not counted", invariant.Counted, func(r *run) { r.counts("ap", func(c *ledger.Counts) { c.Asked[admit("ap")]-- }) }},
+	{"a judgement that is counted twice", invariant.Counted, func(r *run) { r.counts("ap", func(c *ledger.Counts) { c.Asked[admit("ap")]++ }) }},
+	{"an answer that is not counted", invariant.Counted, func(r *run) { r.counts("eu", func(c *ledger.Counts) { c.Told["orders ACKED"] -= 40 }) }},
+	{"a refusal that is counted too often", invariant.Counted, func(r *run) { r.counts("us", func(c *ledger.Counts) { c.Told["orders STORAGE_FULL"] += 100 }) }},
+	{"a copy that nobody judged on leaving", invariant.Counted, func(r *run) {
+		r.counts("eu", func(c *ledger.Counts) { c.Asked[asked(policy.MirrorEgress, "eu", "eu", "us")] -= 40 })
+	}},
+	{"a copy that nobody judged on arriving", invariant.Counted, func(r *run) {
+		r.counts("us", func(c *ledger.Counts) { c.Asked[asked(policy.MirrorIngress, "us", "ap", "us")] -= 40 })
+	}},
+	{"records that were read and not judged", invariant.Counted, func(r *run) {
+		r.counts("us", func(c *ledger.Counts) { c.Asked[asked(policy.Consume, "us", "us", "us")] -= 200 })
+	}},
+	{"a count that falls", invariant.Counted, func(r *run) {
+		r.event(3, func(e *ledger.Event) bool { return e.Counts != nil && e.Counts.Region == "ap" }, func(e *ledger.Event) {
+			c := *e.Counts
+			c.Asked = map[string]uint64{}
+			e.Counts = &c
+		})
+	}},
+	{"a copy that counts fewer withheld ones than there are", invariant.Counted, func(r *run) { r.shelf("orders@us", "ap").Ledger.Withheld-- }},
+	{"a record that had left its home and was refused on arrival", invariant.Counted, func(r *run) {
+		c := r.shelf("orders@us", "ap")
+		c.Gaps = slices.Clone(c.Gaps)
+		c.Gaps[2].Side = "ingress"
+	}},
+	{"more records than a quota lets in", invariant.Quotas, func(r *run) {
+		n := 0
+		for i := range r.h.Events {
+			if e := &r.h.Events[i]; ackedBy("us", 10*s, 30*s)(e) && n < 20 {
+				e.Entry.Begin, e.Entry.End = 10*s, 10*s+s/10
+				n++
+			}
+		}
+	}},
+	{"more bytes than a quota lets in", invariant.Quotas, func(r *run) {
+		n := 0
+		for i := range r.h.Events {
+			if e := &r.h.Events[i]; ackedBy("us", 10*s, 30*s)(e) && n < 10 {
+				e.Entry.Size = 1900
+				n++
+			}
+		}
+	}},
+	{"refused by a quota of others", invariant.Quotas, func(r *run) {
+		r.event(7, func(e *ledger.Event) bool { return e.Entry != nil && e.Entry.Code == api.StorageFull }, func(e *ledger.Event) { e.Entry.Topic, e.Entry.Code = "news", api.QuotaExceeded })
+	}},
 	{"a heap beyond its bound", invariant.Memory, func(r *run) {
 		r.event(0, func(e *ledger.Event) bool { return e.Gauge != nil && e.Gauge.Name == ledger.HeapBytes }, func(e *ledger.Event) { e.Gauge.Value = 3 << 30 })
 	}},
@@ -346,6 +400,26 @@ func placedBy(region string, from, to time.Duration) func(*ledger.Event) bool {
 		return e.Placed != nil && e.Placed.Region == region && between(e, from, to)
 	}
 }
+
+// counts changes a region's last word on what it has counted.
+func (r *run) counts(region string, change func(*ledger.Counts)) {
+	for i := range slices.Backward(r.h.Events) {
+		if e := &r.h.Events[i]; e.Counts != nil && e.Counts.Region == region {
+			c := *e.Counts
+			c.Asked, c.Told = maps.Clone(c.Asked), maps.Clone(c.Told)
+			change(&c)
+			e.Counts = &c
+			return
+		}
+	}
+	panic("no counts")
+}
+
+func asked(point policy.Point, region, origin, target string) string {
+	return policy.Question{Point: point, Topic: "orders", Tags: []api.Tag{{Name: regions.ResidencyTag, Value: "global"}}, Class: "app", Place: region, Origin: origin, Target: target}.String()
+}
+
+func admit(region string) string { return asked(policy.Admit, region, region, policy.None) }
 
 func storedIn(r *run, region, id string) bool {
 	return slices.ContainsFunc(r.shelf("orders@"+region, region).Items, func(i ledger.Item) bool { return i.ID == id })

@@ -2,12 +2,14 @@ package invariant_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"domicile/api"
 	"domicile/chaos/ledger"
+	"domicile/policy"
 	"domicile/regions"
 )
 
@@ -24,6 +26,7 @@ type sim struct {
 	read    map[[2]string]int           // log, region: items its reader has
 	term    map[string]uint64
 	on      map[ledger.StepKind]func() // faults that are on, and what ends them
+	counts  map[string]*ledger.Counts
 	n       int
 }
 
@@ -36,10 +39,11 @@ func simulate(seed uint64) (*ledger.History, []ledger.Shelf) {
 	s := &sim{
 		random: rand.New(rand.NewPCG(seed, 1)), clock: clock, book: &ledger.Book{Clock: clock},
 		shelves: map[[2]string]*ledger.Shelf{}, safe: map[[2]string]time.Time{}, read: map[[2]string]int{},
-		term: map[string]uint64{}, on: map[ledger.StepKind]func(){},
+		term: map[string]uint64{}, on: map[ledger.StepKind]func(){}, counts: map[string]*ledger.Counts{},
 	}
 	for _, home := range names {
 		s.term[home] = 1
+		s.counts[home] = &ledger.Counts{Region: home, Run: "1", Nodes: 1, Asked: map[string]uint64{}, Told: map[string]uint64{}}
 		for _, r := range names {
 			s.shelves[[2]string{logOf(home).String(), r}] = &ledger.Shelf{Region: r, Log: logOf(home).String(), Home: r == home}
 		}
@@ -60,6 +64,9 @@ func simulate(seed uint64) (*ledger.History, []ledger.Shelf) {
 		s.hear()
 		if n%5 == 0 {
 			s.say()
+		}
+		if n%100 == 0 || n == 599 {
+			s.count()
 		}
 		clock.Advance(tick)
 	}
@@ -115,10 +122,12 @@ func (s *sim) forward(region string) {
 		ID: fmt.Sprintf("id-%d", s.n), Hash: fmt.Sprintf("hash-%d", s.n), Key: fmt.Sprintf("key-%d", s.n%7), Topic: "orders", Size: 100,
 		Asked: region, Residency: "eu", Rests: []string{"eu"}, Started: s.clock.Now(),
 	}
+	s.ask(policy.Transit, region, e.Residency, region, region)
 	s.crosses(e.ID, region, "eu", "Forward")
+	s.ask(policy.Admit, "eu", e.Residency, region, policy.None)
 	item := s.store(&e, "eu")
 	e.Answer(api.Ack{Log: logOf("eu"), Region: "eu", Sequence: item.Sequence, Epoch: api.StaticEpoch("eu"), WriterTerm: item.Term, PolicyRevision: "1-p", IngestTime: item.Ingest, Forwarded: true}, nil, s.clock.Now().Add(9*time.Millisecond))
-	s.book.Enter(e)
+	s.enter(e)
 }
 
 func (s *sim) publish(region string) {
@@ -148,10 +157,32 @@ func (s *sim) publish(region string) {
 		if s.random.IntN(20) == 0 { // its producer asks again
 			again := e
 			again.Duplicate = true
-			s.book.Enter(again)
+			s.enter(again)
 		}
 	}
+	s.enter(e)
+}
+
+// enter counts an attempt at its region and notes it.
+func (s *sim) enter(e ledger.Entry) {
+	s.ask(policy.Admit, e.Asked, e.Residency, e.Asked, policy.None)
+	s.counts[e.Asked].Told[ledger.Told(e.Topic, e.Code)]++
 	s.book.Enter(e)
+}
+
+// ask counts a question to a region's policy.
+func (s *sim) ask(point policy.Point, region, residency, origin, target string) {
+	q := policy.Question{Point: point, Topic: "orders", Tags: []api.Tag{{Name: regions.ResidencyTag, Value: residency}}, Class: "app", Place: region, Origin: origin, Target: target}
+	s.counts[region].Asked[q.String()]++
+}
+
+// count: each region's word on what it has counted.
+func (s *sim) count() {
+	for _, region := range names {
+		c := *s.counts[region]
+		c.Asked, c.Told = maps.Clone(c.Asked), maps.Clone(c.Told)
+		s.book.Counted(s.clock.Now(), c)
+	}
 }
 
 func (s *sim) store(e *ledger.Entry, home string) ledger.Item {
@@ -180,12 +211,14 @@ func (s *sim) mirror() {
 					continue
 				}
 				copied.End = item.Sequence
+				s.ask(policy.MirrorEgress, home, item.Residency, home, target)
 				if item.Residency != "global" && item.Residency != target {
 					copied.Gaps = append(copied.Gaps, regions.Gap{Kind: regions.Withheld, From: item.Sequence, To: item.Sequence, Side: "egress"})
 					copied.Ledger.Withheld++
 					continue
 				}
 				s.crosses(item.ID, home, target, "Mirror")
+				s.ask(policy.MirrorIngress, target, item.Residency, home, target)
 				item.Region = target
 				copied.Items = append(copied.Items, item)
 				copied.Ledger.Mirrored++
@@ -210,6 +243,7 @@ func (s *sim) hear() {
 		for _, home := range names {
 			p := [2]string{logOf(home).String(), region}
 			for _, i := range s.shelves[p].Items[s.read[p]:] {
+				s.ask(policy.Consume, region, i.Residency, home, region)
 				b.Items = append(b.Items, ledger.Got{Log: i.Log, Sequence: i.Sequence, ID: ledger.Mark(i.ID), Key: ledger.Mark(i.Key)})
 			}
 			s.read[p] = len(s.shelves[p].Items)

@@ -57,6 +57,15 @@ func (b *Book) Note(e Event) {
 	b.add(e)
 }
 
+// Counted notes what a region says it has counted; began is when its first node was asked.
+func (b *Book) Counted(began time.Time, c Counts) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	c.From = began.Sub(b.origin)
+	b.add(Event{At: now.Sub(b.origin), Wall: now, Counts: &c})
+}
+
 // Step notes a step of the schedule.
 func (b *Book) Step(s Step) { b.Note(Event{Step: &s}) }
 

@@ -75,7 +75,7 @@ func Read(r io.Reader) (*History, error) {
 func (e *Event) check() error {
 	set := 0
 	for _, there := range []bool{e.Entry != nil, e.Batch != nil, e.Lag != nil, e.Link != nil, e.Step != nil, e.Gauge != nil, e.Advice != nil,
-		e.Crossing != nil, e.Line != nil, e.Placed != nil} {
+		e.Crossing != nil, e.Line != nil, e.Placed != nil, e.Counts != nil} {
 		if there {
 			set++
 		}

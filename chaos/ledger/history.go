@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
+	"domicile/api"
 	"domicile/regions"
 )
 
@@ -31,6 +33,7 @@ type Event struct {
 	Crossing *Crossing `json:"crossing,omitempty"`
 	Line     *Line     `json:"line,omitempty"`
 	Placed   *Placed   `json:"placed,omitempty"`
+	Counts   *Counts   `json:"counts,omitempty"`
 }
 
 // Batch is what one reader got at once.
@@ -85,6 +88,26 @@ type LinkSample struct {
 type Advice struct {
 	Region string   `json:"region"`
 	Lines  []string `json:"lines"`
+}
+
+// Counts is what the nodes of a region say, all of them together, of how often something was
+// judged or answered there. It holds questions and codes, nothing of a record.
+type Counts struct {
+	Region string        `json:"region"`
+	Run    string        `json:"run"`     // names the processes that said so: with one that was started anew it is another
+	Nodes  int           `json:"nodes"`   // how many they are
+	From   time.Duration `json:"from_ns"` // when the first was asked; when the last had answered is the event's time
+	// Asked is how often the policy was asked, by policy.Question in words, as it is kept on
+	// disk over restarts.
+	Asked map[string]uint64 `json:"asked"`
+	// Told is how often publishes at the region's doors had an outcome, by topic and code, since
+	// the processes were started.
+	Told map[string]uint64 `json:"told"`
+}
+
+// Told is how Counts names an outcome: code "" is an ack, topic "" one that is not declared.
+func Told(topic string, code api.Code) string {
+	return topic + " " + cmp.Or(string(code), "ACKED")
 }
 
 // Gauge is one figure of one node: heap in bytes, goroutines, descriptors.
