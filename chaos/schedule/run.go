@@ -135,12 +135,18 @@ func (r *run) trouble(ctx context.Context, gauges bool, interval time.Duration) 
 	var producers sync.WaitGroup
 	for _, t := range r.trades {
 		work.Go(func() { t.sample(watching) })
+		work.Go(func() { t.count(watching) })
 		for _, topic := range r.field.Federation.Topics() {
 			work.Go(func() { t.consume(watching, topic) })
 		}
 	}
 	if gauges {
 		r.weigh(ctx, ledger.LeakBase)
+	}
+	for _, t := range r.trades {
+		if err := lab.Poll(ctx, r.patience, func() error { return t.countOnce(ctx) }); err != nil {
+			return fmt.Errorf("before the first fault: %w", err)
+		}
 	}
 	for _, t := range r.trades {
 		producers.Go(func() { t.produce(producing, interval) })
@@ -203,6 +209,9 @@ func (r *run) settle(ctx context.Context) {
 		return
 	}
 	r.book.Point(ledger.Converged)
+	for _, t := range r.trades {
+		r.finding(lab.Poll(ctx, r.patience, func() error { return t.countOnce(ctx) }))
+	}
 }
 
 // finding notes something that must not be; nil is nothing.

@@ -84,7 +84,7 @@ func seeds(t *testing.T) func(yield func(uint64) bool) {
 // the plan and the machine.
 var always = []int{
 	invariant.Whole, invariant.Kept, invariant.Resident, invariant.Order, invariant.NoRepeat, invariant.Fenced,
-	invariant.Gaps, invariant.Revision, invariant.Converged,
+	invariant.Gaps, invariant.Revision, invariant.Counted, invariant.Converged,
 }
 
 var often = []int{invariant.Slope, invariant.LagTruth, invariant.Idle, invariant.OneWay}

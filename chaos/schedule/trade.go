@@ -20,6 +20,7 @@ const (
 	mistakeEvery = 40              // records between two rounds of mistakes
 	maxInFlight  = 256             // records one region's producers have out; more are not sent
 	sampleEvery  = 300 * time.Millisecond
+	countEvery   = 2 * time.Second // each writes what was counted
 )
 
 // trade is the producers and consumers of one region.
@@ -29,6 +30,8 @@ type trade struct {
 	shop      *shop.Shop
 	client    *client.Client
 	publisher *client.Publisher
+
+	counting sync.Mutex // readings follow each other: what a later one says is newer
 
 	mu      sync.Mutex
 	unknown []shop.Parcel // nobody could say
@@ -155,6 +158,34 @@ func (t *trade) sample(ctx context.Context) {
 			_ = desk.Close()
 		}
 	}
+}
+
+// count notes what the region says it has counted until ctx ends.
+func (t *trade) count(ctx context.Context) {
+	for lab.Pass(ctx, countEvery) == nil {
+		_ = t.countOnce(ctx) // a node that is down says nothing
+	}
+}
+
+// countOnce notes what all nodes of the region say they have counted, or an error.
+func (t *trade) countOnce(ctx context.Context) error {
+	t.counting.Lock()
+	defer t.counting.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	began, c := t.run.clock.Now(), lab.NewCounts(t.region)
+	for _, n := range t.run.field.Of(t.region) {
+		desk, err := n.Desk()
+		if err != nil {
+			return err
+		}
+		err = lab.AddCounts(ctx, &c, desk, n.Metrics)
+		if err = errors.Join(err, desk.Close()); err != nil {
+			return err
+		}
+	}
+	t.run.book.Counted(began, c)
+	return nil
 }
 
 // remember keeps a record's tokens, and notes an answer that is wrong in any state of
