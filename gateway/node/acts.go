@@ -30,7 +30,7 @@ const maxReason = 500 // bytes of an operator's reason
 type act struct {
 	At      time.Time        `json:"at"`
 	Who     string           `json:"who"` // the name in the operator's certificate
-	Act     string           `json:"act"` // "delete", "purge", "reload", "policy", or of a log's move "move", "approve", "abort", "resolve"; of the authority "found", "add-voter", "remove-voter", "snapshot"; "drill" when one is armed, "drill-passed" once it is known to have
+	Act     string           `json:"act"` // "delete", "purge", "reload", "policy", or of a log's move "move", "approve", "abort", "resolve"; of void records "republish", "discard"; of the authority "found", "add-voter", "remove-voter", "snapshot"; "drill" when one is armed, "drill-passed" once it is known to have
 	Topic   string           `json:"topic,omitempty"`
 	Forced  bool             `json:"forced"`
 	Reason  string           `json:"reason,omitempty"`
@@ -42,8 +42,10 @@ type act struct {
 	Policy  *actOn           `json:"policy,omitempty"`  // that was activated
 	Changes []string         `json:"changes,omitempty"` // of a reload: topic: what, and the fields that differ
 	Logs    []actLog         `json:"logs,omitempty"`    // of the last line: those that it was done to
-	Failed  string           `json:"failed,omitempty"`  // the log at which it ended before its end
-	Outcome string           `json:"outcome"`           // "begun", "done", or why it failed
+	// ApprovedBy are the others whose consent it took, by the names in their certificates.
+	ApprovedBy []string `json:"approved_by,omitempty"`
+	Failed     string   `json:"failed,omitempty"` // the log at which it ended before its end
+	Outcome    string   `json:"outcome"`          // "begun", "done", or why it failed
 }
 
 // actOn is a signed policy in the audit.

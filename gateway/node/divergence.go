@@ -321,10 +321,11 @@ func (d *divergences) Discard(ctx context.Context, req *pb.DiscardDivergenceRequ
 		return &pb.DiscardDivergenceResponse{Divergence: d.message(&tail), Approve: discarding + tail.Hash,
 			Preview: fmt.Sprintf("%d records of %s would be given up; they stay on this region's disk until retention takes them", n, tail.Log)}, nil
 	}
-	if err := d.approved(req.GetApprovals(), discarding+req.GetHash(), who.Name); err != nil {
+	people, err := d.approved(req.GetApprovals(), discarding+req.GetHash(), who.Name)
+	if err != nil {
 		return nil, err
 	}
-	a, err := (*Node)(d).begin(ctx, act{Act: "discard", Topic: tail.Log.Topic, Reason: req.GetReason(), Changes: []string{"divergence " + req.GetHash()}})
+	a, err := (*Node)(d).begin(ctx, act{Act: "discard", Topic: tail.Log.Topic, Reason: req.GetReason(), ApprovedBy: people, Changes: []string{"divergence " + req.GetHash()}})
 	if err != nil {
 		return nil, err
 	}
@@ -336,28 +337,33 @@ func (d *divergences) Discard(ctx context.Context, req *pb.DiscardDivergenceRequ
 	return &pb.DiscardDivergenceResponse{Divergence: d.message(&tail)}, nil
 }
 
-// approved demands that one person more than the one who asks has consented.
-func (d *divergences) approved(texts []string, what, asker string) error {
+// approved demands that one person more than the one who asks has consented, and names all
+// who have.
+func (d *divergences) approved(texts []string, what, asker string) ([]string, error) {
 	if d.identity == nil {
-		return &api.Error{Code: api.PermissionDenied, Op: "discard", Region: d.cfg.Region, Field: "approvals", Hint: "without certificates nobody can consent: start the node without --dev"}
+		return nil, &api.Error{Code: api.PermissionDenied, Op: "discard", Region: d.cfg.Region, Field: "approvals", Hint: "without certificates nobody can consent: start the node without --dev"}
 	}
 	var signed []approval.Signed
 	for _, text := range texts {
 		s, err := approval.Parse(text)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		signed = append(signed, s)
 	}
 	v := &approval.Verifier{Federation: d.federation.Name(), Trust: d.identity, Rules: d.cfg.Operators, Clock: d.seams.Clock}
 	people, refused := v.People(signed, what, asker, approval.Incident, approval.Compliance)
-	switch {
-	case len(people) > 0:
-		return nil
-	case len(refused) > 0:
-		return refused[0]
+	var names []string
+	for _, p := range people {
+		names = append(names, p.Name)
 	}
-	return &api.Error{Code: api.PermissionDenied, Op: "discard", Region: d.cfg.Region, Field: "approvals",
+	switch {
+	case len(names) > 0:
+		return names, nil
+	case len(refused) > 0:
+		return nil, refused[0]
+	}
+	return nil, &api.Error{Code: api.PermissionDenied, Op: "discard", Region: d.cfg.Region, Field: "approvals",
 		Hint: "it takes another person's consent to " + what + ", as incident or compliance: domicile divergence approve"}
 }
 
