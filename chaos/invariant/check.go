@@ -103,7 +103,7 @@ type Limits struct {
 	// Silence is the longest time between heartbeats on a slow line; 0: not judged.
 	Silence time.Duration
 	// Hiccup is how long a busy machine may take a link down, and keep a region from taking
-	// records, while gossip is cut. A change of home or epoch is never excused.
+	// records, while gossip is cut; 0: not at all. A change of home or epoch is never excused.
 	Hiccup time.Duration
 	// Quotas are those that the run's federation declares; none: 21 is not judged.
 	Quotas []Quota

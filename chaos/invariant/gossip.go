@@ -113,7 +113,7 @@ func (e *gossipless) lag(ev *ledger.Event) {
 		return
 	}
 	e.judged(GossipAlone)
-	if most := max(e.limits.Young, e.limits.Settle) + l.StalenessError; l.State == regions.LagLinkDown || !l.StalenessKnown || l.Staleness > most {
+	if most := max(e.limits.Young, e.limits.Settle) + l.StalenessError; l.State == regions.LagLinkDown && e.limits.Hiccup == 0 || !l.StalenessKnown || l.Staleness > most {
 		e.broken(Violation{Number: GossipAlone, Log: l.Log.String(), Region: l.Region, At: ev.At,
 			Text: fmt.Sprintf("says %s, %s old (known: %v), while gossip alone is cut", l.State, l.Staleness, l.StalenessKnown)})
 	}
@@ -151,7 +151,7 @@ func (e *gossipless) entry(ev *ledger.Event) {
 	switch was, ok := e.before[place{a.Log, ""}]; {
 	case a.Outcome == ledger.Unknown, a.Outcome == ledger.Refused && slices.Contains(elsewhere, a.Code):
 		e.judged(GossipAlone)
-		if ev.At-took >= e.limits.Hiccup {
+		if e.limits.Hiccup == 0 || ev.At-took >= e.limits.Hiccup {
 			v.Text = "a record was not taken while gossip alone is cut: " + string(a.Code)
 			e.broken(v)
 		}
