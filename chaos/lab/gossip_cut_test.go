@@ -135,11 +135,11 @@ func (g *gossiping) without(dirs []regions.Direction, noticed string, hold time.
 }
 
 // goesOn waits until records that were handed in from now on are taken at each door, and
-// read everywhere.
+// read everywhere, for as long as anything moves.
 func (g *gossiping) goesOn() {
 	g.Helper()
 	since := g.clock.Now()
-	g.until("records are taken and read without gossip", func() error {
+	err := lab.PollMoving(g.Context(), time.Minute, func() error {
 		h := g.book.History()
 		fresh, read := map[string]string{}, map[string]bool{}
 		for _, e := range h.Entries() {
@@ -157,12 +157,16 @@ func (g *gossiping) goesOn() {
 		for _, door := range g.Regions() {
 			for _, reader := range g.Regions() {
 				if id := fresh[door.Name]; id == "" || !read[reader.Name+id] {
-					return fmt.Errorf("in %s: acknowledged %v, read in %s %v", door.Name, id != "", reader.Name, read[reader.Name+id])
+					return fmt.Errorf("in %s: acknowledged %v, read in %s %v; %d were read at all", door.Name, id != "", reader.Name, read[reader.Name+id], len(read))
 				}
 			}
 		}
 		return nil
 	})
+	if err != nil {
+		g.warnings()
+		g.Fatal("records are taken and read without gossip: ", err)
+	}
 }
 
 // longRun is whether there is time to tell the gossip's doing from the machine's.
