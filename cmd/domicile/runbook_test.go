@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -112,5 +113,56 @@ func TestR14h_CommandsOfRunbooksExist(t *testing.T) {
 	}
 	if seen < 100 {
 		t.Errorf("only %d commands were found", seen)
+	}
+}
+
+// TestR14h_UnitsRunCommandsThatExist: what the units of systemd start is a command with the
+// flags that it has, each path that it writes to is its state directory's or is opened to it, and
+// systemd finds nothing wrong with any unit.
+func TestR14h_UnitsRunCommandsThatExist(t *testing.T) {
+	const installed = "/usr/local/bin/domicile"
+	units, err := filepath.Glob("../../deploy/systemd/*.*")
+	if err != nil || len(units) < 5 {
+		t.Fatal(units, err)
+	}
+	verified, dir := []string{"verify"}, t.TempDir()
+	for _, unit := range units {
+		read, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(read)
+		for _, m := range regexp.MustCompile(`(?m)^ExecStart=(\S+) (.+)$`).FindAllStringSubmatch(text, -1) {
+			cmd, rest, err := (&app{}).root().Find(strings.Fields(m[2]))
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
+			if err == nil && cmd.Args != nil {
+				err = cmd.Args(cmd, cmd.Flags().Args())
+			}
+			if m[1] != installed || err != nil || !cmd.HasParent() {
+				t.Errorf("%s: %s: %v", unit, m[0], err)
+			}
+			for _, path := range regexp.MustCompile(`/var/lib/[a-z-]+`).FindAllString(m[2], -1) {
+				if !strings.Contains(text, "StateDirectory="+filepath.Base(path)+"\n") && !strings.Contains(text, "ReadWritePaths="+path+"\n") {
+					t.Errorf("%s writes to %s and may not", unit, path)
+				}
+			}
+		}
+		if ext := filepath.Ext(unit); ext == ".service" || ext == ".timer" {
+			copied := filepath.Join(dir, filepath.Base(unit))
+			if err := os.WriteFile(copied, []byte(strings.ReplaceAll(text, installed, "/bin/true")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			verified = append(verified, copied)
+		}
+	}
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Log("systemd is not here to look at the units itself")
+		return
+	}
+	if out, err := exec.CommandContext(t.Context(), analyze, verified...).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze: %v\n%s", err, out)
 	}
 }
