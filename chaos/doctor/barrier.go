@@ -69,10 +69,10 @@ func watchSyncs(ctx context.Context, dir string, lasts time.Duration, sync func(
 	r := &recorder{}
 	took, err := r.run(ctx, filepath.Join(dir, "watched"), lasts, sync)
 	if err == nil && (len(r.acks) == 0 || len(r.syncs) == 0) {
-		err = errors.New("no record was acknowledged")
+		err = errSlow("no record was acknowledged within " + lasts.String())
 	}
 	if err != nil {
-		c.Result, c.Why = Failed, err.Error()
+		c.fail(err)
 		return c, nil
 	}
 	c.Acked, c.Result = len(r.acks), Passed
@@ -81,7 +81,7 @@ func watchSyncs(ctx context.Context, dir string, lasts time.Duration, sync func(
 	}
 	slices.Sort(r.syncs)
 	slices.Sort(r.acks)
-	return c, &Speed{RecordsPerSecond: float64(len(r.acks)) / took.Seconds(), Syncs: len(r.syncs), SyncP50: at(r.syncs, 50), SyncP99: at(r.syncs, 99),
+	return c, &Speed{Seconds: took.Seconds(), RecordsPerSecond: float64(len(r.acks)) / took.Seconds(), Syncs: len(r.syncs), SyncP50: at(r.syncs, 50), SyncP99: at(r.syncs, 99),
 		SyncMax: at(r.syncs, 100), AckP50: at(r.acks, 50), AckP99: at(r.acks, 99)}
 }
 

@@ -99,7 +99,7 @@ func (w *writer) until(ctx context.Context, least int) error {
 			_ = w.cmd.Wait()
 			return fmt.Errorf("the process that publishes ended by itself: %s", strings.TrimSpace(w.said.String()))
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d records were acknowledged within %s", w.count(), least, mostTime)
+			return errSlow(fmt.Sprintf("%d of %d records were acknowledged within %s", w.count(), least, mostTime))
 		}
 	}
 	return nil
@@ -128,7 +128,7 @@ func (w *writer) missing(held map[string]bool) (lost int) {
 func killed(ctx context.Context, dir string, self Self) (c Check) {
 	c = Check{Name: "kill -9", Claim: "what was acknowledged is there after the process was killed", Result: Passed}
 	fail := func(err error) Check {
-		c.Result, c.Why = Failed, err.Error()
+		c.fail(err)
 		return c
 	}
 	data := dir + "/killed"

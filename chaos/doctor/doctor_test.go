@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -65,7 +66,7 @@ func TestRA1_DoctorOnThisDisk(t *testing.T) {
 	if k := find(t, c, "power cut"); k.Result == Failed || k.Result == NotChecked && k.Why == "" || k.Result == Passed && k.Acked < 2000 {
 		t.Errorf("%+v", k)
 	}
-	if c.Machine.FileSystem == "" || c.Versions.Kernel == "" || len(c.NotProven) < 3 || c.Speed == nil || c.Speed.SyncP50 <= 0 {
+	if c.Machine.FileSystem == "" || c.Versions.Kernel == "" || len(c.Versions.Binary) != 64 || c.Host == "" || len(c.NotProven) < 3 || c.Speed == nil || c.Speed.SyncP50 <= 0 {
 		t.Errorf("the certificate leaves out what it stands on: %+v", c)
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
@@ -112,6 +113,8 @@ func TestRA1_DoctorReadsMounts(t *testing.T) {
 		{"1 0 8:1 / / rw - ext4 /dev/sda1 rw,nobarrier", "/var", "/", Failed},
 		{"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:5 / /var rw - tmpfs tmpfs rw", "/var", "/var", Failed},
 		{"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:5 / /va rw - tmpfs tmpfs rw", "/var", "/", Passed},
+		{"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:5 / /var rw - nfs4 host:/x rw", "/var", "/var", NotChecked},
+		{"1 0 0:9 / / rw - overlay overlay rw", "/var", "/", NotChecked},
 		{"torn", "/var", "", NotChecked},
 	} {
 		var m Machine
@@ -120,6 +123,29 @@ func TestRA1_DoctorReadsMounts(t *testing.T) {
 		}
 		if k := m.check(); k.Result != c.want || m.Mount != c.mount {
 			t.Errorf("%q: mounted at %q, %+v", c.lines, m.Mount, k)
+		}
+	}
+}
+
+// A machine that is too slow for a check has not failed it, and a check that stands on no record
+// says nothing of lost ones; memory is never called a disk that outlives a cut.
+func TestRA1_DoctorClaimsNoMoreThanItSaw(t *testing.T) {
+	var slow, broken Check
+	slow.fail(fmt.Errorf("write: %w", errSlow("2 of 1000 records")))
+	broken.fail(errors.New("input/output error"))
+	if slow.Result != NotChecked || slow.Why == "" || broken.Result != Failed || broken.Why == "" {
+		t.Errorf("slow: %+v, broken: %+v", slow, broken)
+	}
+	if c := powerCut(t.Context(), t.TempDir(), &Machine{FileSystem: "tmpfs"}, self); c.Result != NotChecked || c.Why == "" {
+		t.Errorf("a cut in memory: %+v", c)
+	}
+	for c, want := range map[Check]string{
+		{Name: "a", Claim: "b", Result: NotChecked, Why: "c"}:      `{"name":"a","claim":"b","result":"not checked","why":"c"}`,
+		{Name: "a", Claim: "b", Result: Passed, Acked: 7}:          `{"name":"a","claim":"b","result":"passed","acked":7,"lost":0}`,
+		{Name: "a", Claim: "b", Result: Failed, Acked: 7, Lost: 7}: `{"name":"a","claim":"b","result":"failed","acked":7,"lost":7}`,
+	} {
+		if text, err := json.Marshal(c); err != nil || string(text) != want {
+			t.Errorf("%s %v", text, err)
 		}
 	}
 }

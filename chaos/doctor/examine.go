@@ -38,10 +38,11 @@ func Durability(ctx context.Context, o Options) (Certificate, error) {
 	if o.Sync == nil {
 		o.Sync = fabric.Syncfs
 	}
-	c := Certificate{Format: 1, Made: time.Now().UTC().Truncate(time.Second), Machine: machine, Versions: versions(o.Domicile), NotProven: notProven(&machine)}
+	host, _ := os.Hostname() // unknown is ""
+	c := Certificate{Format: 1, Made: time.Now().UTC().Truncate(time.Second), Host: host, Root: os.Geteuid() == 0, Machine: machine, Versions: versions(o.Domicile), NotProven: notProven(&machine)}
 	watched, speed := watchSyncs(ctx, dir, o.For, o.Sync)
 	c.Speed = speed
-	c.Checks = []Check{machine.check(), watched, killed(ctx, dir, o.Self), powerCut(ctx, dir, o.Self)}
+	c.Checks = []Check{machine.check(), watched, killed(ctx, dir, o.Self), powerCut(ctx, dir, &machine, o.Self)}
 	c.Verdict = verdict(c.Checks)
 	return c, ctx.Err()
 }

@@ -2,7 +2,10 @@ package doctor
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -23,8 +26,12 @@ type Machine struct {
 	Model      string `json:"model"`
 }
 
-// forgetful are file systems of which a power cut leaves nothing.
-var forgetful = []string{"tmpfs", "ramfs"}
+// forgetful are file systems of which a power cut leaves nothing; keeping are those that are
+// known to ask their device, unless a mount option says otherwise.
+var (
+	forgetful = []string{"tmpfs", "ramfs"}
+	keeping   = []string{"ext4", "ext3", "xfs", "btrfs", "f2fs"}
+)
 
 // check holds the mount against what can't work.
 func (m *Machine) check() Check {
@@ -37,6 +44,8 @@ func (m *Machine) check() Check {
 		c.Result, c.Why = Failed, m.FileSystem+" is memory: nothing in it survives a power cut"
 	case slices.Contains(options, "nobarrier") || slices.Contains(options, "barrier=0"):
 		c.Result, c.Why = Failed, "it is mounted without barriers: a sync does not reach the device; mount it without nobarrier"
+	case !slices.Contains(keeping, m.FileSystem):
+		c.Result, c.Why = NotChecked, "what "+m.FileSystem+" does with a sync can't be told from its mount options; name a folder on "+strings.Join(keeping, ", ")+" to have it checked"
 	}
 	return c
 }
@@ -100,7 +109,7 @@ func major(dev uint64) uint64 { return dev >> 8 & 0xfff }
 func minor(dev uint64) uint64 { return dev&0xff | dev>>12&0xfff00 }
 
 func versions(domicile string) Versions {
-	v := Versions{Domicile: domicile, Go: runtime.Version()}
+	v := Versions{Domicile: domicile, Binary: binary(), Go: runtime.Version()}
 	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		v.Kernel = strings.TrimSpace(string(kernel))
 	}
@@ -112,4 +121,18 @@ func versions(domicile string) Versions {
 		}
 	}
 	return v
+}
+
+// binary is the hash of the program that runs.
+func binary() string {
+	file, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return ""
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -22,9 +23,13 @@ type Self func(ctx context.Context, mode, dir string) *exec.Cmd
 
 // powerCut has a process publish on a file system in a file on the disk, and takes the
 // power: what had not been written to the file is gone. It needs root.
-func powerCut(ctx context.Context, dir string, self Self) (c Check) {
-	c = Check{Name: "power cut", Claim: "what was acknowledged is there after the power went, on a file system in a file on this disk"}
-	if why := noPower(); why != "" {
+func powerCut(ctx context.Context, dir string, m *Machine, self Self) (c Check) {
+	c = Check{Name: "power cut", Claim: "what was acknowledged had left memory for the device: it is in a copy of that taken at once (ext4 in a file on this disk)"}
+	why := noPower()
+	if slices.Contains(forgetful, m.FileSystem) {
+		why = "a file in " + m.FileSystem + " is memory as well"
+	}
+	if why != "" {
 		c.Result, c.Why = NotChecked, why
 		return c
 	}
@@ -35,7 +40,7 @@ func powerCut(ctx context.Context, dir string, self Self) (c Check) {
 	case errors.Is(err, errNoCut):
 		c.Result, c.Why = NotChecked, err.Error()
 	case err != nil:
-		c.Result, c.Why = Failed, err.Error()
+		c.fail(err)
 	case lost > 0:
 		c.Result, c.Why = Failed, "acknowledged records are gone"
 	}

@@ -46,8 +46,8 @@ func (a *app) doctorDurability() *cobra.Command {
 		Use: "durability", Short: "Find out whether an ack means on this disk what it says",
 		Long: `Runs a region's store in a temporary folder of the disk, watches that each ack leaves
 after a sync that began when the record was written, kills the store and looks for what it
-had acknowledged, and, as root, takes the power from a file system in a file on the disk. It
-measures the disk as well, and says what no program can see from here.
+had acknowledged, and, as root, looks for it in a copy of the device of a file system in a
+file, taken at once. It measures the disk as well, and says what no program can see from here.
 Exit code 1: a check failed. 4: none did, and some could not be made.`,
 		Example: "  domicile doctor durability --data /var/lib/domicile --certificate disk.json",
 		Args:    arguments(0, 0, ""),
@@ -123,6 +123,8 @@ func renderCertificate(c *doctor.Certificate) string {
 		{"disk", fmt.Sprintf("%s, %s at %s (%s)", known(m.Source), known(m.FileSystem), known(m.Mount), known(m.Options))},
 		{"write cache", known(m.WriteCache) + ", by the kernel's word"},
 		{"versions", fmt.Sprintf("domicile %s, %s, %s, kernel %s", c.Versions.Domicile, known(c.Versions.Broker), c.Versions.Go, known(c.Versions.Kernel))},
+		{"program", "sha256 " + known(c.Versions.Binary)},
+		{"made", fmt.Sprintf("%s on %s, as %s", c.Made.Format(time.RFC3339), known(c.Host), map[bool]string{true: "root", false: "a user"}[c.Root])},
 	})
 	b.WriteByte('\n')
 	rows := [][]string{{"CHECK", "RESULT", "ACKED", "LOST", "CLAIM"}}
@@ -141,8 +143,8 @@ func renderCertificate(c *doctor.Certificate) string {
 	}
 	if s := c.Speed; s != nil {
 		ms := func(seconds float64) string { return fmt.Sprintf("%.1f ms", seconds*1000) }
-		fmt.Fprintf(&b, "\n%.0f records of 1 KiB a second, 256 in flight; a sync took %s (99 of 100: %s, longest %s), an ack %s (99 of 100: %s)\n",
-			s.RecordsPerSecond, ms(s.SyncP50), ms(s.SyncP99), ms(s.SyncMax), ms(s.AckP50), ms(s.AckP99))
+		fmt.Fprintf(&b, "\nfor %.0f s %.0f records of 1 KiB a second, 256 in flight; half of %d syncs took up to %s (99 of 100: %s, longest %s), half of the acks %s (99 of 100: %s)\n",
+			s.Seconds, s.RecordsPerSecond, s.Syncs, ms(s.SyncP50), ms(s.SyncP99), ms(s.SyncMax), ms(s.AckP50), ms(s.AckP99))
 	}
 	fmt.Fprintf(&b, "\n%s\n\nnot proven:\n", verdictText(c.Verdict))
 	for _, n := range c.NotProven {
@@ -154,9 +156,9 @@ func renderCertificate(c *doctor.Certificate) string {
 func verdictText(r doctor.Result) string {
 	switch r {
 	case doctor.Passed:
-		return "An ack meant what it says on this disk, in every check."
+		return "Every check was made, and an ack meant what it says in each. Beyond them nothing is said:"
 	case doctor.NotChecked:
 		return "Nothing failed. Not every check could be made."
 	}
-	return "An ack does not mean on this disk what it says."
+	return "A check failed: do not rely on acks on this disk before the reason above is gone."
 }
