@@ -85,7 +85,7 @@ func TestR14d_AlertsFireInADrill(t *testing.T) {
 	t.Cleanup(func() { must(t, l.Close(context.Background())) })
 	must(t, l.Linked(t.Context()))
 	looks := lookForLeaks(t)
-	s := watch(t, l, looks.address, "seconds > 60", "seconds > 3", "5m", "5s")
+	s := watch(t, l, looks.address, "seconds > 60", "seconds > 3", "5m", "20s")
 	d := &drill{server: s, lab: l}
 	d.trade(20)
 	must(t, l.CaughtUp(t.Context(), time.Now(), time.Minute))
