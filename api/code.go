@@ -157,6 +157,10 @@ func (c Code) Refusal() bool {
 	return a == ActionPolicy || a == ActionRegion || c == PermissionDenied || c == NotCopied || c == PlacementRefused
 }
 
+// CertificateExpired is the Value of a PermissionDenied whose reason is that the caller's
+// certificate has ended.
+const CertificateExpired = "certificate expired"
+
 // Error is the one error type that reaches people and clients. Value never holds
 // content of a record (body, key, id, header value).
 type Error struct {

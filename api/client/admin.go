@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -150,6 +151,10 @@ func (c *Client) asked(op string, err error) error {
 	if s, ok := status.FromError(err); ok && len(s.Details()) == 0 {
 		switch s.Code() {
 		case codes.Unavailable:
+			if own := c.config.shown(); own != nil && time.Now().After(own.NotAfter) { // of a door's refusal in the handshake no more arrives than "bad certificate"
+				return &api.Error{Code: api.PermissionDenied, Op: op, Field: "certificate", Value: api.CertificateExpired, Err: errors.New(s.Message()),
+					Hint: "it ended " + own.NotAfter.UTC().Format(time.RFC3339) + ": sign a new one and replace the files, no restart is needed"}
+			}
 			return &api.Error{Code: api.NotReady, Op: op, Err: errors.New(s.Message()), Hint: "is the node running, and is this its address?"}
 		case codes.DeadlineExceeded:
 			return &api.Error{Code: api.NotReady, Op: op, Err: context.DeadlineExceeded, Hint: "the node did not answer in time"}

@@ -28,7 +28,8 @@ type Config struct {
 	Addresses []string // host:port of doors of one region; one that answers is used
 	// TLS holds the client certificate and how to check the other side, for example
 	// identity.Identity.ClientTLS. nil: plain text, which only a development door on
-	// this machine accepts.
+	// this machine accepts. A certificate that GetClientCertificate gives anew is used once
+	// the one before has ended: at most one call is refused for it.
 	TLS *tls.Config
 	// Attempts is how often a record is sent at most; 0: again until the context's
 	// deadline, or DefaultPatience without one.
@@ -82,7 +83,8 @@ func New(c Config) (*Client, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		}
 	}
-	options = append(options, grpc.WithContextDialer((&redialer{dial: dial}).connect))
+	r := &redialer{dial: dial, shown: c.shown, open: map[*doorConn]bool{}}
+	options = append(options, grpc.WithContextDialer(r.connect), grpc.WithUnaryInterceptor(r.unary), grpc.WithStreamInterceptor(r.stream))
 	conn, err := grpc.NewClient(scheme+":///region", options...)
 	if err != nil {
 		return nil, &api.Error{Code: api.BadRequest, Op: "open client", Err: err}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/x509"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -19,10 +20,12 @@ const (
 
 // redialer dials for one client. Safe for concurrent use.
 type redialer struct {
-	dial func(ctx context.Context, address string) (net.Conn, error)
+	dial  func(ctx context.Context, address string) (net.Conn, error)
+	shown func() *x509.Certificate
 
 	mu   sync.Mutex
 	from time.Time // no dial before; zero: nothing was lost yet
+	open map[*doorConn]bool
 }
 
 func (r *redialer) connect(ctx context.Context, address string) (net.Conn, error) {
@@ -42,23 +45,37 @@ func (r *redialer) connect(ctx context.Context, address string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	return &doorConn{Conn: c, lost: r.lost}, nil
-}
-
-func (r *redialer) lost() {
+	d := &doorConn{Conn: c, redialer: r, shown: r.shown()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.from = time.Now().Add(rand.N(spread))
+	r.open[d] = true
+	return d, nil
+}
+
+func (r *redialer) closed(c *doorConn, lost bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.open, c)
+	if lost {
+		r.from = time.Now().Add(rand.N(spread))
+	}
 }
 
 // doorConn tells when it is closed, which gRPC does as soon as it is of no use.
 type doorConn struct {
 	net.Conn
-	once sync.Once
-	lost func()
+	once     sync.Once
+	redialer *redialer
+	shown    *x509.Certificate // that it was opened with; nil: not known
 }
 
 func (c *doorConn) Close() error {
-	c.once.Do(c.lost)
+	c.once.Do(func() { c.redialer.closed(c, true) })
 	return c.Conn.Close()
+}
+
+// renew closes a connection that nobody lost: the next is opened at once.
+func (c *doorConn) renew() {
+	c.once.Do(func() { c.redialer.closed(c, false) })
+	_ = c.Conn.Close()
 }

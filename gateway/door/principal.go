@@ -142,7 +142,7 @@ func (s *Server) fromCertificate(ctx context.Context) (*caller, error) {
 		return nil, err
 	}
 	if s.config.Clock.Now().After(who.Ends) {
-		return nil, denied("certificate", "", "it has ended; connect with a new one")
+		return nil, identity.Ended(who.Ends)
 	}
 	if i := ruleFor(s.config.Rules, who.Name.Name); i >= 0 {
 		r := s.config.Rules[i]

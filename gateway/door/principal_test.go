@@ -2,8 +2,11 @@ package door_test
 
 import (
 	"context"
+	"errors"
 	"net"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,7 +135,10 @@ func TestR14b_TheCertificateSaysWhoIsCalling(t *testing.T) {
 	}
 }
 
-func TestAConnectionEndsWithItsCertificate(t *testing.T) {
+// TestB55_ACertificateIsRenewedUnderAConnection: calls end with the certificate, and the
+// refusal says when it ended. With another one in its file the next call is taken, and so is
+// the next stream.
+func TestB55_ACertificateIsRenewedUnderAConnection(t *testing.T) {
 	r := newRig(t)
 	clock := regions.NewManualClock(time.Now())
 	ca := newAuthority(t, "test")
@@ -140,16 +146,54 @@ func TestAConnectionEndsWithItsCertificate(t *testing.T) {
 		c.Identity, c.Clock = ca.issue(identity.Region, "us-east", clock), clock
 		c.Rules = []door.PrincipalRule{{Match: "*", Class: "app", Place: "us-east"}}
 	})
-	c := r.client(func(c *client.Config) {
-		c.TLS, c.Attempts = ca.issue(identity.Client, "app", clock).ClientTLS(identity.Region, "us-east"), 1
-	}, d)
-	rec := order("us", "x")
-	if _, err := c.Publish(deadline(t), &rec); err != nil {
+	dir := t.TempDir()
+	files := identity.Files{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), CA: filepath.Join(dir, "ca.pem")}
+	put := func(validity time.Duration) {
+		t.Helper()
+		cert, key, err := ca.ca.Issue(identity.Client, "app", clock.Now().Add(-time.Minute), validity)
+		if err = errors.Join(err, identity.SavePublic(files.CA, ca.ca.CertPEM()), identity.SavePublic(files.Cert, cert), identity.SaveKey(files.Key, key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(10 * time.Minute)
+	id, err := identity.Load(files, clock)
+	if err != nil {
 		t.Fatal(err)
 	}
-	clock.Advance(31 * time.Minute)
-	if _, err := c.Publish(deadline(t), &rec); api.CodeOf(err) != api.PermissionDenied {
-		t.Errorf("got %v", err)
+	var dials atomic.Int32
+	c := r.client(func(c *client.Config) {
+		c.TLS, c.Attempts = id.ClientTLS(identity.Region, "us-east"), 1
+		c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			dials.Add(1)
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}
+	}, d)
+	publish := func() error { rec := order("us", "x"); _, err := c.Publish(deadline(t), &rec); return err }
+	read := func() error {
+		return c.Read(deadline(t), &pb.ReadRequest{Topic: "orders"}, func(*pb.ReadResponse) error { return nil })
+	}
+	if err := publish(); err != nil {
+		t.Fatal(err)
+	}
+	ends := id.Ends()
+	for ended, ask := range []func() error{publish, read} {
+		clock.Advance(11 * time.Minute)
+		for range 2 { // nothing new lies there: the connection stays, and so does the answer
+			if err := ask(); api.CodeOf(err) != api.PermissionDenied || !strings.Contains(err.Error(), "it ended "+ends.UTC().Format(time.RFC3339)) {
+				t.Errorf("got %v", err)
+			}
+		}
+		put(12 * time.Minute)
+		if err := ask(); api.CodeOf(err) != api.PermissionDenied {
+			t.Errorf("the call that finds the new one: %v", err)
+		}
+		if err := errors.Join(ask(), ask()); err != nil {
+			t.Errorf("with the new one: %v", err)
+		}
+		if n := dials.Load(); n != int32(ended)+2 {
+			t.Errorf("%d connections", n)
+		}
+		ends = id.Ends()
 	}
 }
 

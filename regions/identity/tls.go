@@ -122,7 +122,7 @@ func verifyChain(chain []*x509.Certificate, roots *x509.CertPool, now time.Time)
 	case err == nil:
 		return nil
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.After(leaf.NotAfter):
-		return refuse("certificate expired", "it ended "+leaf.NotAfter.UTC().Format(time.RFC3339)+": sign a new one and replace the files, no restart is needed", nil)
+		return Ended(leaf.NotAfter)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return refuse("certificate not valid yet", "it begins "+leaf.NotBefore.UTC().Format(time.RFC3339)+": check both clocks", nil)
 	}
@@ -131,6 +131,11 @@ func verifyChain(chain []*x509.Certificate, roots *x509.CertPool, now time.Time)
 
 func refuse(value, hint string, err error) error {
 	return &api.Error{Code: api.PermissionDenied, Op: "check certificate", Field: "certificate", Value: value, Hint: hint, Err: err}
+}
+
+// Ended is the refusal of a certificate whose time is over.
+func Ended(at time.Time) error {
+	return refuse(api.CertificateExpired, "it ended "+at.UTC().Format(time.RFC3339)+": sign a new one and replace the files, no restart is needed", nil)
 }
 
 // PeerOf reads the name out of a connection whose certificate was verified by a
