@@ -55,6 +55,14 @@ type held struct {
 	ends  time.Duration // on the boot clock
 }
 
+// missed refuses if one of the connections is with a peer that is cut off, and runs between
+// addresses that the table does not have.
+func (h *held) missed(open []link.End) error {
+	return seen(h.pairs, slices.DeleteFunc(slices.Clone(open), func(e link.End) bool {
+		return !slices.ContainsFunc(h.cuts, func(c link.Cut) bool { return c.Peer == e.Peer })
+	}))
+}
+
 // New is a filter that holds nothing. Sweep removes what an earlier run left.
 func New(c Config) *Filter {
 	if c.Run == nil {
@@ -165,12 +173,17 @@ func (f *Filter) Hold(cuts []link.Cut, lease time.Duration) error {
 }
 
 // RenewFor begins the lease anew, which ends after most at the latest. False: it has ended
-// already, here or in the kernel.
+// already, here or in the kernel, or a link of a peer that is cut off is open beside it.
 func (f *Filter) RenewFor(most time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := f.held
 	if h == nil || f.Boot() >= h.ends {
+		return false
+	}
+	// With the seat of a region of three the links come to a node that had none to look at.
+	if err := h.missed(f.Open()); err != nil {
+		f.Logger.Warn("a drill's cut misses a link", "table", h.table, "err", err)
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), h.ends-f.Boot())

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
@@ -59,6 +60,26 @@ func TestR14i_AFilterCutsWhatItCanTellApart(t *testing.T) {
 		}
 		return table("T", cut, all, 3*time.Second)
 	})
+}
+
+// TestR14i_AFilterThatMissesALinkIsNotRenewed: the seat of a region of three comes to a node
+// whose own connections leave from another address than the manifest's.
+func TestR14i_AFilterThatMissesALinkIsNotRenewed(t *testing.T) {
+	cut := &held{cuts: []link.Cut{{Peer: "us-east"}}, pairs: []pair{{netip.MustParseAddrPort("10.0.0.1:7"), netip.MustParseAddrPort("10.0.1.1:7")}}, ends: time.Hour}
+	open := func(peer, local, remote string) []link.End {
+		return []link.End{{Peer: peer, Local: netip.MustParseAddrPort(local), Remote: netip.MustParseAddrPort(remote)}}
+	}
+	for _, fine := range [][]link.End{nil, open("us-east", "10.0.0.1:5555", "10.0.1.1:7"), open("ap-south", "10.9.9.9:5555", "10.0.2.1:7")} {
+		if err := cut.missed(fine); err != nil {
+			t.Errorf("%v: %v", fine, err)
+		}
+	}
+	var said strings.Builder
+	f := &Filter{held: cut, Config: Config{Self: "eu-west", Boot: func() time.Duration { return 0 }, Logger: slog.New(slog.NewTextHandler(&said, nil)),
+		Open: func() []link.End { return open("us-east", "10.9.9.9:5555", "10.0.1.1:7") }}}
+	if f.RenewFor(time.Minute) || !strings.Contains(said.String(), "10.9.9.9:5555") {
+		t.Errorf("renewed; said %q", said.String())
+	}
 }
 
 // TestR14i_AFilterOnlyTakesAway: whatever is asked for, a table has no verdict but the
