@@ -14,15 +14,16 @@ import (
 	"testing"
 	"time"
 
-	"domicile/api/client"
 	"domicile/chaos/drill"
 	"domicile/chaos/drill/history"
 	"domicile/chaos/drill/report"
 	"domicile/chaos/lab"
 	"domicile/deploy"
+	"domicile/gateway/door"
 	"domicile/gateway/node"
 	"domicile/regions"
 	"domicile/regions/fabric/fabrictest"
+	"domicile/regions/identity"
 )
 
 // childEnv makes this test binary a controller: it runs the drill that the file tells of.
@@ -42,6 +43,7 @@ type job struct {
 	Doors   map[string]string // region → address
 	Admins  map[string]string
 	Places  map[string]string
+	People  people
 }
 
 // uncontrolled is what a controller ends with that has lost its drill.
@@ -55,14 +57,10 @@ func beController(path string) int {
 	}
 	nodes := map[string]*drill.Node{}
 	for region := range j.Admins {
-		n := &drill.Node{Region: region, Place: j.Places[region], Address: j.Admins[region]}
+		nodes[region] = &drill.Node{Region: region, Place: j.Places[region], Address: j.Admins[region]}
 		if err == nil {
-			n.Admin, err = client.New(client.Config{Addresses: []string{n.Address}})
+			err = j.People.reach(nodes[region], nil, j.Doors[region])
 		}
-		if err == nil {
-			n.Door, err = client.New(client.Config{Addresses: []string{j.Doors[region]}, Attempts: 1})
-		}
-		nodes[region] = n
 	}
 	var result drill.Result
 	if err == nil {
@@ -80,9 +78,10 @@ func beController(path string) int {
 
 // rig is a federation in which drills are permitted and the catalogue may move.
 type rig struct {
-	lab   *lab.Lab
-	nodes map[string]*drill.Node
-	slow  *atomic.Int64 // nanoseconds that each sync of eu-west's disk takes longer
+	lab    *lab.Lab
+	nodes  map[string]*drill.Node
+	people people
+	slow   *atomic.Int64 // nanoseconds that each sync of eu-west's disk takes longer
 }
 
 // sync is a disk's, and slow while the rig says so.
@@ -95,14 +94,17 @@ func (r *rig) sync(dir *os.File) error {
 
 const rpo = 5 * time.Second
 
-func open(t *testing.T) *rig {
+func open(t *testing.T, trios ...string) *rig {
 	t.Helper()
 	manifest := string(deploy.FederationYAML)
 	manifest = strings.Replace(manifest, "    home: eu-west                 # only with writes: home\n    mirror: [all]\n",
 		"    home: eu-west\n    mirror: [all]\n    failover: {mode: manual, targets: [us-east, ap-south], rpo: "+rpo.String()+", rto: 1m}\n", 1)
 	manifest += "\nauthority: {voters: [eu-west, us-east, ap-south]}\ndrills: {max_for: 2m}\n"
 	r := &rig{nodes: map[string]*drill.Node{}, slow: &atomic.Int64{}}
-	l, err := lab.Open(t.Context(), lab.Options{Parent: t.TempDir(), Manifest: []byte(manifest), Seams: func(region string, s *node.Seams) {
+	l, err := lab.Open(t.Context(), lab.Options{Parent: t.TempDir(), Manifest: []byte(manifest), Trios: trios, Config: func(region string, c *node.Config) {
+		c.Principals = []door.PrincipalRule{{Match: "*", Class: "app", Place: region}}
+	}, Seams: func(region string, s *node.Seams) {
+		s.Dev = false
 		if region == "eu-west" {
 			s.Hooks.Fabric.Sync = r.sync
 		}
@@ -118,21 +120,45 @@ func open(t *testing.T) *rig {
 	if err := lab.Poll(t.Context(), 3*time.Minute, func() error { return l.Linked(t.Context()) }); err != nil {
 		t.Fatal(err)
 	}
-	r.lab = l
-	for _, region := range l.Regions() {
-		admin, err := region.Desk()
-		if err != nil {
-			t.Fatal(err)
-		}
-		door, err := region.Door(1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { admin.Close(); door.Close() })
-		of, _ := l.Federation.Region(region.Name)
-		r.nodes[region.Name] = &drill.Node{Region: region.Name, Place: of.Boundary, Address: region.Node().Admin(), Admin: admin, Door: door}
-	}
+	r.lab, r.people = l, people{Dir: t.TempDir()}
+	r.people.certify(t, l.Authority, identity.Client, 12*time.Hour)
+	r.people.certify(t, l.Authority, identity.Operator, 12*time.Hour)
+	r.nodes = r.reach(t, r.people, nil)
 	return r
+}
+
+// reach is the regions as these people reach them: at the node that has the seat, and at the
+// others.
+func (r *rig) reach(t *testing.T, p people, dial dialer) map[string]*drill.Node {
+	t.Helper()
+	nodes := map[string]*drill.Node{}
+	for _, region := range r.lab.Regions() {
+		of, _ := r.lab.Federation.Region(region.Name)
+		n := &drill.Node{Region: region.Name, Place: of.Boundary}
+		var doors []string
+		for _, g := range region.Gateways() {
+			doors = append(doors, g.Node().Door())
+			if x := (drill.Node{Region: region.Name, Name: g.Name, Address: g.Node().Admin()}); g == region.Holder() {
+				n.Name, n.Address = x.Name, x.Address
+			} else {
+				n.Others = append(n.Others, &x)
+			}
+		}
+		if err := p.reach(n, dial, doors...); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			n.Door.Close()
+			for _, x := range append(n.Others, n) {
+				x.Admin.Close()
+			}
+			if n.Desk != nil {
+				n.Desk.Close()
+			}
+		})
+		nodes[region.Name] = n
+	}
+	return nodes
 }
 
 // plan isolates eu-west for as long as the catalogue needs to be too far behind.
@@ -181,11 +207,13 @@ func TestR14i_ADrillRunsAndHealsWhateverDies(t *testing.T) {
 	t.Run("whole", func(t *testing.T) { r.whole(t, p) })
 	t.Run("moved", func(t *testing.T) { r.exercised(t, p) })
 	t.Run("slow", func(t *testing.T) { r.slowed(t, p) })
+	t.Run("certificate", func(t *testing.T) { r.certificate(t, p) })
 	phases := []history.Phase{history.ProbePhase}
 	if os.Getenv("DOMICILE_LONG") != "" {
 		phases = []history.Phase{history.Baseline, history.Arm, history.Cut, history.ProbePhase, history.Heal, history.CatchUp}
 		t.Run("a minute at a thousand a second", r.minute)
 		t.Run("stopped", func(t *testing.T) { r.stopped(t, p) })
+		t.Run("renewed", func(t *testing.T) { r.renewed(t, p) })
 	}
 	for _, phase := range phases {
 		t.Run("killed in "+string(phase), func(t *testing.T) { r.killed(t, p, phase) })
@@ -356,7 +384,7 @@ func (r *rig) clean(t *testing.T, id string, within time.Duration) (how []string
 func (r *rig) start(t *testing.T, p drill.Plan, id string) (c *exec.Cmd, past string) {
 	t.Helper()
 	r.ready(t, p)
-	j := job{ID: id, Dir: t.TempDir(), Plan: p, Doors: map[string]string{}, Admins: map[string]string{}, Places: map[string]string{}}
+	j := job{ID: id, Dir: t.TempDir(), Plan: p, People: r.people, Doors: map[string]string{}, Admins: map[string]string{}, Places: map[string]string{}}
 	for _, region := range r.lab.Regions() {
 		j.Doors[region.Name], j.Admins[region.Name], j.Places[region.Name] = region.Node().Door(), region.Node().Admin(), r.nodes[region.Name].Place
 	}

@@ -24,6 +24,9 @@ type hold struct {
 	end    context.CancelFunc
 	work   sync.WaitGroup
 
+	told  sync.Once     // that a certificate has ended
+	since time.Duration // when all were armed, by the history
+
 	mu     sync.Mutex
 	lapsed map[string]string // node → how it lost the drill by itself
 
@@ -48,7 +51,7 @@ func (r *run) arm(ctx context.Context) (*hold, error) {
 	}
 	h.broken, h.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	renewing, end := context.WithCancel(context.WithoutCancel(ctx))
-	h.end = end
+	h.end, h.since = end, r.history.Now()
 	for _, n := range h.nodes {
 		h.work.Go(func() { h.renew(renewing, n) })
 	}
@@ -120,14 +123,18 @@ func (h *hold) renew(ctx context.Context, n *Node) {
 			return
 		case err == nil:
 			last = began
+			tick.Reset(every)
 			h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Node: n.Name, Act: history.ActRenew, OK: true, Asked: asked, Lease: h.run.Plan.Lease}})
 			h.foreign(n.Region, state.GetCuts())
 		case api.CodeOf(err) == api.Conflict:
 			h.lost(n, err)
 			return
 		case time.Since(last) > h.run.Plan.Lease:
-			h.lost(n, fmt.Errorf("it was not reached for a whole lease: %w", err))
+			h.lost(n, unheard(err))
 			return
+		default: // sooner than it would be due: of the lease a third has passed already
+			h.ended(err)
+			tick.Reset(every / 4)
 		}
 	}
 }
@@ -149,7 +156,7 @@ func (h *hold) lost(n *Node, err error) {
 	}
 	h.lapse(n, how)
 	h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Node: n.Name, Act: history.ActLapsed, Text: how + ": " + err.Error()}})
-	h.stop(fmt.Errorf("%s does not hold the drill any more: %s", n.title(), how))
+	h.stop(fmt.Errorf("%s does not hold the drill any more (%s): %w", n.title(), how, err))
 }
 
 // lapse notes that a node lost the drill by itself.
@@ -188,9 +195,13 @@ func (h *hold) watch(ctx context.Context) {
 		h.slow()
 		for _, region := range h.run.found.regions() {
 			asked, cancel := context.WithTimeout(ctx, answerWithin)
-			status, err := h.run.Nodes[region].Admin.Status(asked)
+			n, err := h.run.seat(asked, region)
+			var status *pb.StatusResponse
 			if err == nil {
-				err = h.run.Nodes[region].Admin.Lag(asked, &pb.LagRequest{}, func(m *pb.LagResponse) error { h.room(region, m); return nil })
+				status, err = n.Admin.Status(asked)
+			}
+			if err == nil {
+				err = n.Admin.Lag(asked, &pb.LagRequest{}, func(m *pb.LagResponse) error { h.room(region, m); return nil })
 			}
 			cancel()
 			if err != nil {
@@ -255,16 +266,16 @@ const (
 
 // slow looks at how long acknowledgements took that came under the cut.
 func (h *hold) slow() {
-	if p99, over := h.run.slow(); over {
+	if p99, over := h.run.slow(h.since); over {
 		h.condition("ack p99 above, seconds", "", p99.Seconds(), h.run.Plan.StopWhen.AckP99.Seconds())
 	}
 }
 
-// slow reports whether acknowledgements of the last seconds took longer than the plan bears,
-// if they are enough to say.
-func (r *run) slow() (p99 time.Duration, over bool) {
+// slow reports whether acknowledgements of the last seconds, none from before since, took
+// longer than the plan bears, if they are enough to say.
+func (r *run) slow(since time.Duration) (p99 time.Duration, over bool) {
 	limit := r.Plan.StopWhen.AckP99
-	p99, of := r.oracle.AckP99(max(r.history.Now()-ackWindow, 0))
+	p99, of := r.oracle.AckP99(max(r.history.Now()-ackWindow, since))
 	return p99, limit > 0 && of >= ackEnough && p99 > limit
 }
 
@@ -305,13 +316,20 @@ func (h *hold) release(ctx context.Context) error {
 	defer cancel()
 	left := slices.Clone(h.nodes)
 	for {
-		var last error
-		left = slices.DeleteFunc(left, func(n *Node) bool {
-			err := h.healOne(ctx, n)
-			last = errors.Join(last, err)
-			return err == nil
-		})
-		if len(left) == 0 {
+		// All at once: while one was waited for, the lease of the next would run out.
+		errs := make([]error, len(left))
+		var asked sync.WaitGroup
+		for i, n := range left {
+			asked.Go(func() { errs[i] = h.healOne(ctx, n) })
+		}
+		asked.Wait()
+		last, still := errors.Join(errs...), left[:0]
+		for i, n := range left {
+			if errs[i] != nil {
+				still = append(still, n)
+			}
+		}
+		if left = still; len(left) == 0 {
 			return nil
 		}
 		if err := pass(ctx, watchEvery/4); err != nil {

@@ -17,12 +17,12 @@ func (r *run) losses(ctx context.Context, m moved) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	q := &pb.ReportLossRequest{Topic: m.log.Topic, Slot: m.log.Slot}
-	first, err := r.Nodes[m.to].Admin.ReportLoss(ctx, q)
+	first, err := r.lossAt(ctx, m.to, q)
 	if err != nil {
 		return fmt.Errorf("what %s left behind, at %s: %w", m.log, m.to, err)
 	}
 	q.First = first
-	second, err := r.Nodes[m.from].Admin.ReportLoss(ctx, q)
+	second, err := r.lossAt(ctx, m.from, q)
 	if err != nil {
 		return fmt.Errorf("what %s left behind, at %s: %w", m.log, m.from, err)
 	}
@@ -41,6 +41,14 @@ func (r *run) losses(ctx context.Context, m moved) error {
 		r.note(history.Event{Region: s.Report.By, Loss: l})
 	}
 	return nil
+}
+
+func (r *run) lossAt(ctx context.Context, region string, q *pb.ReportLossRequest) ([]byte, error) {
+	n, err := r.seat(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	return n.Admin.ReportLoss(ctx, q)
 }
 
 // lossOf is a region's report in the words of a history.

@@ -24,7 +24,7 @@ func (r *run) exercise(ctx context.Context) error {
 	var all error
 	for i := range r.Plan.Exercise {
 		x := &r.Plan.Exercise[i]
-		p, err := r.move(ctx, r.Nodes[x.To], moveOf(r.plan, x), x.Move, false)
+		p, err := r.move(ctx, x.To, moveOf(r.plan, x), x.Move, false)
 		if p != nil {
 			r.moved = append(r.moved, moved{wire.LogFromProto(p.GetLog()), p.GetHome(), p.GetTarget()})
 		}
@@ -42,10 +42,10 @@ func (r *run) failback(ctx context.Context) error {
 			plan := ""
 			err := r.republish(ctx, m)
 			if err == nil {
-				plan, err = r.consented(ctx, r.Nodes[m.from], q)
+				plan, err = r.consented(ctx, m.from, q)
 			}
 			if err == nil {
-				_, err = r.move(ctx, r.Nodes[m.from], q, plan, true)
+				_, err = r.move(ctx, m.from, q, plan, true)
 			}
 			if err == nil {
 				break
@@ -62,7 +62,11 @@ func (r *run) failback(ctx context.Context) error {
 
 // republish has the old home publish anew what its epoch left void.
 func (r *run) republish(ctx context.Context, m moved) error {
-	c := r.Nodes[m.from].Admin
+	n, err := r.seat(ctx, m.from)
+	if err != nil {
+		return err
+	}
+	c := n.Admin
 	found, err := c.Divergences(ctx, &pb.ListDivergencesRequest{Topic: m.log.Topic})
 	if err != nil {
 		return err
@@ -81,7 +85,11 @@ func (r *run) republish(ctx context.Context, m moved) error {
 
 // move plans a move, begins it and follows it to its end. The plan is nil if nothing was
 // begun. approved is the id of the plan that people have approved; "": nobody had to.
-func (r *run) move(ctx context.Context, n *Node, q *pb.MoveRequest, approved string, back bool) (*pb.MovePlan, error) {
+func (r *run) move(ctx context.Context, target string, q *pb.MoveRequest, approved string, back bool) (*pb.MovePlan, error) {
+	n, err := r.seat(ctx, target)
+	if err != nil {
+		return nil, err
+	}
 	p, err := n.Admin.PlanMove(ctx, q)
 	if err != nil {
 		return nil, err
@@ -109,7 +117,7 @@ func (r *run) move(ctx context.Context, n *Node, q *pb.MoveRequest, approved str
 		note(history.MoveRefused, err.Error(), nil)
 		return nil, err
 	}
-	return p, r.follow(ctx, n, p, note)
+	return p, r.follow(ctx, target, p, note)
 }
 
 func refusal(p *pb.MovePlan) string {
@@ -126,11 +134,12 @@ var steps = map[string]string{string(placement.Begun): history.MoveDecided, stri
 
 var errMoved = errors.New("the move has ended")
 
-// follow notes each step of a move until its log is open at the target.
-func (r *run) follow(ctx context.Context, n *Node, p *pb.MovePlan, note func(step, text string, l *pb.MoveState)) error {
+// follow notes each step of a move until its log is open at the target. Whoever has the
+// target's seat tells it: another one when that moves.
+func (r *run) follow(ctx context.Context, target string, p *pb.MovePlan, note func(step, text string, l *pb.MoveState)) error {
 	log, last := p.GetLog(), ""
 	var outcome error
-	err := n.Admin.WatchMoves(ctx, &pb.WatchMovesRequest{Topic: log.GetTopic(), Slot: log.GetSlot(), Watch: true}, func(m *pb.MoveStates) error {
+	seen := func(m *pb.MoveStates) error {
 		for _, l := range m.GetLogs() {
 			if l.GetPlan() == p.GetId() {
 				if step := steps[l.GetStep()]; step != "" && step != last {
@@ -151,9 +160,17 @@ func (r *run) follow(ctx context.Context, n *Node, p *pb.MovePlan, note func(ste
 			}
 		}
 		return nil
-	})
-	if errors.Is(err, errMoved) {
-		return outcome
 	}
-	return fmt.Errorf("the end of the move of %s was not seen: %w", log.GetTopic(), err)
+	for {
+		n, err := r.seat(ctx, target)
+		if err == nil {
+			err = n.Admin.WatchMoves(ctx, &pb.WatchMovesRequest{Topic: log.GetTopic(), Slot: log.GetSlot(), Watch: true}, seen)
+		}
+		if errors.Is(err, errMoved) {
+			return outcome
+		}
+		if pass(ctx, watchEvery/4) != nil {
+			return fmt.Errorf("the end of the move of %s was not seen: %w", log.GetTopic(), err)
+		}
+	}
 }

@@ -13,17 +13,21 @@ import (
 	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
 	"domicile/chaos/drill/history"
+	"domicile/regions/identity"
 )
 
-// Node is one region as a drill reaches it: at the node that has its logs open.
+// Node is one region as a drill reaches it, at any of its nodes: which of them has its logs
+// open is asked again each time.
 type Node struct {
 	Region  string
 	Place   string // the boundary that the door's certificate puts readers in; "": none
 	Address string // of its operators' port
 	Admin   *client.Client
-	Door    *client.Client // with one attempt, so that every answer is seen as it was given
-	Name    string         // in a region of three
-	Others  []*Node        // the other nodes of a region of three, without a Door: they hold the drill too
+	Door    *client.Client       // of the region; with one attempt, so that every answer is seen as it was given
+	Desk    *client.Client       // of a region of three: whichever of its operators' ports answers; nil: Admin
+	Shown   []*identity.Identity // certificates that the clients show; none: they show none
+	Name    string               // in a region of three
+	Others  []*Node              // the other nodes of a region of three, without Door and Desk: they hold the drill too
 }
 
 // title is the node as people are told of it.
@@ -66,7 +70,11 @@ type Federation struct {
 func Look(ctx context.Context, nodes map[string]*Node) (*Federation, error) {
 	f := &Federation{Nodes: nodes, Status: map[string]*pb.StatusResponse{}, Drill: map[string]*pb.DrillState{}}
 	var mu sync.Mutex
-	err := each(ctx, nodes, nil, func(ctx context.Context, n *Node) error {
+	err := each(ctx, nodes, func(ctx context.Context, n *Node) error {
+		n, err := seated(ctx, n)
+		if err != nil {
+			return err
+		}
 		status, err := n.Admin.Status(ctx)
 		if err != nil {
 			return err
@@ -80,9 +88,12 @@ func Look(ctx context.Context, nodes map[string]*Node) (*Federation, error) {
 	if err != nil {
 		return nil, err
 	}
-	first := nodes[f.regions()[0]]
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
+	first, err := seated(ctx, nodes[f.regions()[0]])
+	if err != nil {
+		return nil, err
+	}
 	topics, err := first.Admin.Topics(ctx, "")
 	f.Topics = topics.GetTopics()
 	return f, err
@@ -90,19 +101,12 @@ func Look(ctx context.Context, nodes map[string]*Node) (*Federation, error) {
 
 func (f *Federation) regions() []string { return slices.Sorted(maps.Keys(f.Nodes)) }
 
-// each asks the named regions at once, all with none, each within answerWithin. The error
-// is that of the first region, by name, that had one.
-func each(ctx context.Context, nodes map[string]*Node, names []string, ask func(context.Context, *Node) error) error {
-	if names == nil {
-		names = slices.Sorted(maps.Keys(nodes))
-	}
+// each asks all regions at once, each within answerWithin. The error is that of the first
+// region, by name, that had one.
+func each(ctx context.Context, nodes map[string]*Node, ask func(context.Context, *Node) error) error {
 	var list []*Node
-	for _, name := range names {
-		n, ok := nodes[name]
-		if !ok {
-			return unreached(name)
-		}
-		list = append(list, n)
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		list = append(list, nodes[name])
 	}
 	return all(ctx, list, ask)
 }

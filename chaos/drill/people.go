@@ -56,6 +56,10 @@ func (f *Federation) planMove(ctx context.Context, p *history.Plan, x *Exercise)
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
+	n, err := seated(ctx, n)
+	if err != nil {
+		return nil, err
+	}
 	m, err := n.Admin.PlanMove(ctx, moveOf(p, x))
 	if err == nil && m.GetId() == "" {
 		err = &api.Error{Code: api.PlacementRefused, Op: "plan move", Topic: x.Topic, Region: x.To, Field: "exercise", Hint: refusal(m)}
@@ -94,7 +98,11 @@ func (r *run) movable(ctx context.Context) error {
 			return refuse("people have to approve this move: drill plan isolate --exercise writes the id that they sign")
 		}
 		asked, cancel := context.WithTimeout(ctx, answerWithin)
-		s, err := r.Nodes[x.To].Admin.StartMove(asked, &pb.StartMoveRequest{Move: moveOf(r.plan, x), Plan: x.Move, Reason: "drill " + r.ID, DryRun: true, Approvals: r.Approvals})
+		n, err := r.seat(asked, x.To)
+		var s *pb.StartMoveResponse
+		if err == nil {
+			s, err = n.Admin.StartMove(asked, &pb.StartMoveRequest{Move: moveOf(r.plan, x), Plan: x.Move, Reason: "drill " + r.ID, DryRun: true, Approvals: r.Approvals})
+		}
 		cancel()
 		if err != nil {
 			return err
@@ -137,7 +145,11 @@ func (r *run) approvals() []string {
 // consented waits until enough people approve the plan of a move back, and answers its id;
 // "" if nobody has to. The plan rests on the epoch that the log has by now, so it can't be
 // approved before.
-func (r *run) consented(ctx context.Context, n *Node, q *pb.MoveRequest) (string, error) {
+func (r *run) consented(ctx context.Context, target string, q *pb.MoveRequest) (string, error) {
+	n, err := r.seat(ctx, target)
+	if err != nil {
+		return "", err
+	}
 	p, err := n.Admin.PlanMove(ctx, q)
 	switch {
 	case err != nil:

@@ -40,7 +40,7 @@ type asked struct {
 func Predict(ctx context.Context, f *Federation, p *Plan) ([]Cost, error) {
 	var mu sync.Mutex
 	var all []asked
-	err := each(ctx, f.Nodes, nil, func(ctx context.Context, n *Node) error {
+	err := each(ctx, f.Nodes, func(ctx context.Context, n *Node) error {
 		a, err := counted(ctx, n)
 		mu.Lock()
 		defer mu.Unlock()

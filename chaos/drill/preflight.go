@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,13 +31,20 @@ func Try(ctx context.Context, c *Config) ([]Cost, error) {
 	return costs, errors.Join(err, r.agreed(costs))
 }
 
+// Against says what stands against a plan now that has nothing to do with who runs it or who
+// has approved: nil if nothing does. It touches nothing.
+func Against(ctx context.Context, f *Federation, p *Plan) error {
+	r := &run{Config: Config{Plan: *p, Nodes: f.Nodes}, found: f, plan: f.resolve(p, "")}
+	return errors.Join(f.sound(p), f.kept(p), r.lasting(ctx))
+}
+
 // check asks what may stand against the drill, and what it would cost.
 func (r *run) check(ctx context.Context) ([]Cost, error) {
-	if err := r.sound(ctx); err != nil {
+	if _, err := r.sound(ctx); err != nil {
 		return nil, err
 	}
 	costs, err := Predict(ctx, r.found, &r.Plan)
-	return costs, errors.Join(err, r.permitted(ctx), r.movable(ctx))
+	return costs, errors.Join(err, r.found.kept(&r.Plan), r.permitted(ctx), r.movable(ctx), r.lasting(ctx))
 }
 
 // agreed refuses a drill that costs more real records than anybody has said yes to.
@@ -160,7 +168,7 @@ func (r *run) watch(ctx context.Context) (err error) {
 	c := oracle.Config{History: r.history, Plan: r.plan, Every: r.Every}
 	for _, name := range r.found.regions() {
 		n := r.Nodes[name]
-		c.Regions = append(c.Regions, oracle.Region{Name: name, Place: n.Place, Door: n.Door, Admin: n.Admin})
+		c.Regions = append(c.Regions, oracle.Region{Name: name, Place: n.Place, Door: n.Door, Admin: cmp.Or(n.Desk, n.Admin)})
 	}
 	for _, f := range r.Plan.Feeds {
 		feed := oracle.Feed{Region: f.Region, Topic: f.Topic, Residency: f.Tags["residency"], Rate: f.Rate, Size: f.Size}
@@ -175,6 +183,10 @@ func (r *run) watch(ctx context.Context) (err error) {
 
 // baseline watches the federation as it is. The oracle goes on until the drill is over.
 func (r *run) baseline(ctx context.Context) error {
+	before, err := Look(ctx, r.Nodes)
+	if err != nil {
+		return err
+	}
 	if err := r.watch(ctx); err != nil {
 		return err
 	}
@@ -184,13 +196,17 @@ func (r *run) baseline(ctx context.Context) error {
 	if err := r.ask(ctx, history.Before, nil); err != nil {
 		return err
 	}
-	return errors.Join(r.quick(), r.sound(ctx))
+	now, err := r.sound(ctx)
+	if err != nil {
+		return errors.Join(r.quick(), err)
+	}
+	return errors.Join(r.quick(), r.Plan.grown(before, now))
 }
 
 // quick refuses to cut where acknowledgements take too long already: the cut would be
 // stopped for what it has not done.
 func (r *run) quick() error {
-	if p99, over := r.slow(); over {
+	if p99, over := r.slow(0); over {
 		return &api.Error{Code: api.NotReady, Op: "baseline", Field: "stop_when.ack_p99", Value: r.Plan.StopWhen.AckP99.String(),
 			Hint: fmt.Sprintf("99 of 100 acknowledgements take up to %s without any cut: find out why, or let the plan stop later", regions.Span(p99))}
 	}
@@ -202,18 +218,18 @@ func (r *run) quick() error {
 const soundWithin = 15 * time.Second
 
 // sound looks until nothing stands against the drill, and says what did to the last.
-func (r *run) sound(ctx context.Context) error {
+func (r *run) sound(ctx context.Context) (*Federation, error) {
 	ctx, cancel := context.WithTimeout(ctx, soundWithin)
 	defer cancel()
 	for {
 		now, err := Look(ctx, r.Nodes)
 		if err == nil {
 			if err = now.sound(&r.Plan); err == nil {
-				return nil
+				return now, nil
 			}
 		}
 		if pass(ctx, watchEvery/4) != nil {
-			return err
+			return nil, err
 		}
 	}
 }

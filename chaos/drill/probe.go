@@ -85,7 +85,11 @@ func (r *run) ask(ctx context.Context, moment string, names map[string]string) e
 			asked := r.history.Now()
 			ctx, cancel := context.WithTimeout(ctx, answerWithin)
 			defer cancel()
-			m, err := r.Nodes[name].Admin.Permissions(ctx, "")
+			n, err := r.seat(ctx, name)
+			var m *pb.PermissionsResponse
+			if err == nil {
+				m, err = n.Admin.Permissions(ctx, "")
+			}
 			if err != nil {
 				r.note(history.Event{Region: name, Silent: &history.Silent{Asked: asked, Text: err.Error()}})
 				return

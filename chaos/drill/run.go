@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"domicile/api"
@@ -104,13 +105,17 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	return result, err
 }
 
-// Prove tells the regions that took part that the drill has passed: from then on they say
+// Prove tells every node that took part that the drill has passed: from then on they say
 // how old that evidence is, and that of the moves which it has measured.
 func Prove(ctx context.Context, c *Config, chain string, moves []*pb.ProvenMove) error {
 	if c.Simulated != nil {
 		return errors.New("a simulated drill proves nothing")
 	}
-	return each(ctx, c.Nodes, append([]string{c.Plan.Isolate}, c.Plan.Peers...), func(ctx context.Context, n *Node) error {
+	nodes, err := members(c.Nodes, &c.Plan)
+	if err != nil {
+		return err
+	}
+	return all(ctx, nodes, func(ctx context.Context, n *Node) error {
 		_, err := n.Admin.ProveDrill(ctx, &pb.ProveDrillRequest{Id: c.ID, Chain: chain, Moves: moves})
 		return err
 	})
@@ -120,7 +125,7 @@ func text(err error) string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
 // play runs the phases. The error is why the drill was not completed.

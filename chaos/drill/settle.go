@@ -61,12 +61,15 @@ func (r *run) behind(ctx context.Context) (behind string, err error) {
 func (r *run) lags(ctx context.Context, take func(region string, l *pb.LogLag)) error {
 	for _, region := range r.found.regions() {
 		ctx, cancel := context.WithTimeout(ctx, answerWithin)
-		err := r.Nodes[region].Admin.Lag(ctx, &pb.LagRequest{}, func(m *pb.LagResponse) error {
-			for _, l := range m.GetLogs() {
-				take(region, l)
-			}
-			return nil
-		})
+		n, err := r.seat(ctx, region)
+		if err == nil {
+			err = n.Admin.Lag(ctx, &pb.LagRequest{}, func(m *pb.LagResponse) error {
+				for _, l := range m.GetLogs() {
+					take(region, l)
+				}
+				return nil
+			})
+		}
 		cancel()
 		if err != nil {
 			return fmt.Errorf("%s: %w", region, err)
@@ -95,7 +98,10 @@ func (r *run) reconcile(ctx context.Context) error {
 			for _, e := range rows {
 				r.note(e)
 			}
-			return errors.Join(fmt.Errorf("%d records are not accounted for", open), err)
+			if err == nil {
+				err = fmt.Errorf("%d records are not accounted for", open)
+			}
+			return err
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package field_test
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +17,9 @@ import (
 )
 
 // TestR14i_ACutHoldsWhereverTheSeatGoes: all nodes of a region of three hold the cut, so that
-// the one to which the seat moves in the middle of it opens its links under it; a plan that
-// does not reach each of them is refused.
+// the one to which the seat moves in the middle of it opens its links under it, and the
+// controller asks that one; a plan that does not reach each of them is refused. By the gates in
+// the nodes, whose holder hangs, and by their kernels, whose holder is killed.
 func TestR14i_ACutHoldsWhereverTheSeatGoes(t *testing.T) {
 	d := openDrilled(t, "eu-west")
 	p := d.draft()
@@ -29,28 +32,23 @@ func TestR14i_ACutHoldsWhereverTheSeatGoes(t *testing.T) {
 		t.Errorf("two of three nodes: %v", err)
 	}
 	d.hold("seat", p, true)
-	down := func(n *field.Node, peer string) {
-		must(t, lab.Poll(t.Context(), soon, func() error {
-			desk := d.desk(n)
-			s, err := desk.Admin.Status(t.Context())
-			if err == nil && !slices.ContainsFunc(s.GetLinks(), func(l *pb.LinkState) bool {
-				return l.GetPeer() == peer && l.GetState() == "down" && strings.Contains(l.GetFault(), "of drill seat")
-			}) {
-				err = fmt.Errorf("%s sees %v", n.Name, s.GetLinks())
-			}
-			return err
-		}))
-	}
 	r := &region{T: t, nodes: d.Of("eu-west")}
 	old, _ := r.holder(nil)
-	down(old, "us-east")
+	d.cutOff(old, "us-east")
 	must(t, old.Pause())
 	next, _ := r.holder(old)
-	down(next, "us-east")
-	down(d.Node("us-east"), "eu-west")
+	d.cutOff(next, "us-east")
+	d.cutOff(d.Node("us-east"), "eu-west")
 	if _, err := publish(t, d.Node("us-east"), order("across", "eu")); err == nil {
 		t.Error("a record crossed the cut")
 	}
+	must(t, lab.Poll(t.Context(), soon, func() error {
+		f, err := drill.Look(t.Context(), d.first(old))
+		if err == nil && f.Drill["eu-west"].GetNode() != next.Gateway {
+			err = fmt.Errorf("asked of %s, the seat is at %s", f.Drill["eu-west"].GetNode(), next.Gateway)
+		}
+		return err
+	}))
 	must(t, old.Resume())
 	must(t, lab.Poll(t.Context(), soon, func() error {
 		_, err := d.desk(old).Admin.RenewDrill(t.Context(), "seat")
@@ -58,6 +56,76 @@ func TestR14i_ACutHoldsWhereverTheSeatGoes(t *testing.T) {
 	}))
 	d.each(func(n *drill.Node) error { _, err := n.Admin.HealDrill(t.Context(), "seat"); return err })
 	must(t, d.Linked(t.Context(), soon))
+	p.Gate = "nftables"
+	d.kernels(r, p)
+}
+
+// kernels: each node has a table of its own. The holder is killed, and finds its table gone
+// once it has started; the cut holds without it, and afterwards every rule is as before.
+func (d *drilled) kernels(r *region, p drill.Plan) {
+	d.hold("kernels", p, true)
+	tables := func(want int) {
+		d.Helper()
+		if now := ruleset(d.T); bytes.Count(now, []byte("table inet domicile-drill/")) != want {
+			d.Errorf("want %d tables:\n%s", want, now)
+		}
+	}
+	tables(5)
+	old, _ := r.holder(nil)
+	d.cutOff(old, "us-east")
+	old.Kill()
+	next, _ := r.holder(old)
+	d.cutOff(next, "us-east")
+	d.cutOff(d.Node("us-east"), "eu-west")
+	if _, err := publish(d.T, d.Node("us-east"), order("around", "eu")); err == nil {
+		d.Error("a record crossed the cut")
+	}
+	tables(5)
+	must(d.T, old.Start())
+	must(d.T, lab.Poll(d.Context(), soon, func() error { _, err := d.desk(old).Admin.DrillStatus(d.Context()); return err }))
+	tables(4)
+	s, err := d.desk(old).Admin.DrillStatus(d.Context())
+	if err != nil || s.GetId() != "" || len(s.GetCuts()) > 0 {
+		d.Errorf("a node that has started again holds %v %v", s, err)
+	}
+	d.each(func(n *drill.Node) error {
+		if n == d.desk(old) {
+			return nil
+		}
+		_, err := n.Admin.HealDrill(d.Context(), "kernels")
+		return err
+	})
+	d.same(time.Minute)
+	must(d.T, d.Linked(d.Context(), soon))
+}
+
+// cutOff waits until a node sees a link down, by the drill's gate.
+func (d *drilled) cutOff(n *field.Node, peer string) {
+	d.Helper()
+	must(d.T, lab.Poll(d.Context(), soon, func() error {
+		s, err := d.desk(n).Admin.Status(d.Context())
+		if err == nil && !slices.ContainsFunc(s.GetLinks(), func(l *pb.LinkState) bool {
+			return l.GetPeer() == peer && l.GetState() == "down"
+		}) {
+			err = fmt.Errorf("%s sees %v", n.Name, s.GetLinks())
+		}
+		return err
+	}))
+}
+
+// first are the regions as a controller knows them that took that node for its region's.
+func (d *drilled) first(n *field.Node) map[string]*drill.Node {
+	nodes := maps.Clone(d.nodes)
+	at := d.desk(n)
+	of := *at
+	of.Others = nil
+	for _, x := range append([]*drill.Node{d.nodes[n.Region]}, d.nodes[n.Region].Others...) {
+		if x != at {
+			of.Others = append(of.Others, x)
+		}
+	}
+	nodes[n.Region] = &of
+	return nodes
 }
 
 // desk is a node as the controller reaches it.

@@ -10,7 +10,7 @@ func (a *app) drillCommand() *cobra.Command {
 		Long: `An isolation drill cuts the links of one region on a running federation. What is cut is a
 lease in the memory of the nodes: it heals by itself whatever dies. federation.yaml says
 whether drills are permitted (drills: {max_for: 15m, approvals: 1, windows: [Mon-Fri
-09:00-16:00]}). The regions are those that the contexts name, one node each.
+09:00-16:00]}). The regions are those that the contexts name; of a region of three each node.
 
 Exit codes: 0 all that was expected holds, 1 an expectation failed, 2 refused, 3 the drill
 was not under control to its end, 4 nobody can say.`,

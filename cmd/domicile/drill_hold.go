@@ -24,7 +24,7 @@ func (a *app) drillStatus() *cobra.Command {
 		Long:    "Ends with 3 while a drill or another fault holds a link, and with 4 if a region does not answer\nand no other holds one.",
 		Example: "  domicile drill status",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			states, err := a.eachDrill(cmd.Context(), contexts, func(context.Context, *regionNode, *pb.DrillState) (*pb.DrillState, error) { return nil, nil })
+			states, err := a.eachDrill(cmd.Context(), contexts, false, func(context.Context, *regionNode, *pb.DrillState) (*pb.DrillState, error) { return nil, nil })
 			held, printed := a.showDrills(states)
 			if printed != nil || !held {
 				return errors.Join(printed, err)
@@ -49,7 +49,7 @@ func (a *app) drillEnd(use, short, long, example string, named bool) *cobra.Comm
 				return usage("drill abort needs the ID of the drill; domicile drill heal ends any")
 			}
 			met := !named
-			states, err := a.eachDrill(cmd.Context(), contexts, func(ctx context.Context, n *regionNode, s *pb.DrillState) (*pb.DrillState, error) {
+			states, err := a.eachDrill(cmd.Context(), contexts, true, func(ctx context.Context, n *regionNode, s *pb.DrillState) (*pb.DrillState, error) {
 				if s.GetId() == "" || len(args) > 0 && s.GetId() != args[0] {
 					return nil, nil
 				}
@@ -60,6 +60,8 @@ func (a *app) drillEnd(use, short, long, example string, named bool) *cobra.Comm
 			}
 			if _, printed := a.showDrills(states); err == nil {
 				err = printed
+			} else {
+				fmt.Fprintln(a.err, "What was not reached heals by itself: once whoever runs the drill sees that it was ended elsewhere, or with its lease, or when its time is over.")
 			}
 			if err == nil && !met {
 				err = &api.Error{Code: api.Conflict, Op: "end drill", Field: "drill", Value: args[0], Hint: "no region holds it, and none held it last: domicile drill status"}
@@ -72,9 +74,10 @@ func (a *app) drillEnd(use, short, long, example string, named bool) *cobra.Comm
 }
 
 // eachDrill asks every node that the contexts name what it holds, and then what ask does
-// with it; a nil answer leaves the first one. It keeps one answer of each node. The error is about those that did not: whatever they
-// hold, the others have been asked.
-func (a *app) eachDrill(ctx context.Context, contexts []string, ask func(context.Context, *regionNode, *pb.DrillState) (*pb.DrillState, error)) ([]*pb.DrillState, error) {
+// with it; a nil answer leaves the first one. It keeps one answer of each node. The error is
+// about those that did not: whatever they hold, the others have been asked. With insist a node
+// that does not answer is asked again while there is time: nobody presses a red button twice.
+func (a *app) eachDrill(ctx context.Context, contexts []string, insist bool, ask func(context.Context, *regionNode, *pb.DrillState) (*pb.DrillState, error)) ([]*pb.DrillState, error) {
 	nodes, done, err := a.everyNode(contexts)
 	if err != nil {
 		return nil, err
@@ -86,10 +89,14 @@ func (a *app) eachDrill(ctx context.Context, contexts []string, ask func(context
 	var group sync.WaitGroup
 	for i, n := range nodes {
 		group.Go(func() {
-			s, err := n.Admin.DrillStatus(ctx)
-			states[i] = s
-			if err == nil {
-				if s, err = ask(ctx, n, s); s != nil {
+			var err error
+			for again := true; again; again = insist && api.CodeOf(err) == api.NotReady && pause(ctx, askAgain) {
+				states[i], err = n.Admin.DrillStatus(ctx)
+				if err != nil {
+					continue
+				}
+				var s *pb.DrillState
+				if s, err = ask(ctx, n, states[i]); s != nil {
 					states[i] = s
 				}
 			}
@@ -100,6 +107,21 @@ func (a *app) eachDrill(ctx context.Context, contexts []string, ask func(context
 	}
 	group.Wait()
 	return onceEach(states), asked(errors.Join(errs...))
+}
+
+// askAgain is the pause before a node is asked again.
+const askAgain = 250 * time.Millisecond
+
+// pause lets time go by, and reports whether ctx left it.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // onceEach keeps one state of each node that answered, by region and name.

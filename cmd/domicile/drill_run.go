@@ -23,9 +23,9 @@ import (
 func drillNodes(nodes map[string]*regionNode) map[string]*drill.Node {
 	out := map[string]*drill.Node{}
 	for name, n := range nodes {
-		out[name] = &drill.Node{Region: name, Name: n.name(), Address: n.Address, Admin: n.Admin, Door: n.Door}
+		out[name] = &drill.Node{Region: name, Name: n.name(), Address: n.Address, Admin: n.Admin, Door: n.Door, Desk: n.Desk, Shown: n.Shown}
 		for _, o := range n.Others {
-			out[name].Others = append(out[name].Others, &drill.Node{Region: name, Name: o.name(), Address: o.Address, Admin: o.Admin})
+			out[name].Others = append(out[name].Others, &drill.Node{Region: name, Name: o.name(), Address: o.Address, Admin: o.Admin, Shown: o.Shown})
 		}
 	}
 	return out
@@ -136,7 +136,7 @@ func (a *app) writePlan(ctx context.Context, f *drill.Federation, p *drill.Plan,
 func (a *app) adviseDrill(ctx context.Context, f *drill.Federation, p *drill.Plan, file string) error {
 	ctx, cancel := context.WithTimeout(ctx, firstAnswer)
 	defer cancel()
-	id := a.drillID()
+	id, given := a.drillID(), ""
 	for _, region := range append([]string{p.Isolate}, p.Peers...) {
 		s, err := f.Nodes[region].Admin.ArmDrill(ctx, &pb.ArmDrillRequest{Id: id, Spec: p.Spec(), DryRun: true})
 		if err != nil {
@@ -144,15 +144,19 @@ func (a *app) adviseDrill(ctx context.Context, f *drill.Federation, p *drill.Pla
 			return err
 		}
 		if region == p.Isolate && s.GetApprovals() > 0 {
-			fmt.Fprintf(a.out, "It needs the consent of %d besides the one who runs it, to one id, which you choose:\n  domicile drill approve %s --id ID --role operator\n", s.GetApprovals(), file)
+			fmt.Fprintf(a.out, "It needs the consent of %d besides the one who runs it, to one id, which you choose:\n  domicile drill approve %s --id ID --role operator > APPROVAL\n", s.GetApprovals(), file)
+			given = " --id ID --approval APPROVAL"
 		}
+	}
+	if err := drill.Against(ctx, f, p); err != nil {
+		fmt.Fprintf(a.out, "It would be refused now: %s\n", oneLine(err.Error()))
 	}
 	for _, x := range p.Exercise {
 		if x.Move != "" {
 			fmt.Fprintf(a.out, "Its move of %s to %s needs people too, within a quarter of an hour: drill approve signs plan %s with the drill, in the role incident.\n", x.Topic, x.To, x.Move)
 		}
 	}
-	_, err := fmt.Fprintf(a.out, "Next: domicile drill run %s --dry-run\n", file)
+	_, err := fmt.Fprintf(a.out, "Next: domicile drill run %s%s --dry-run\n", file, given)
 	return err
 }
 

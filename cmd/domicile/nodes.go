@@ -21,9 +21,13 @@ type regionNode struct {
 	Context, Region string
 	Address         string         // of its operators' door
 	Admin, Door     *client.Client // as operator, and as producer and consumer, which tries once
+	Desk            *client.Client // of a region of three: whichever of its nodes answers operators
 	Status          *pb.StatusResponse
-	Trust           *identity.Identity // nil: the context names no certificates
-	Others          []*regionNode      // of a region of three, each once
+	Trust           *identity.Identity   // nil: the context names no certificates
+	Shown           []*identity.Identity // of Admin and of Door; none: the same
+	Others          []*regionNode        // of a region of three, each once
+
+	desk, door client.Config // of Admin and Door
 }
 
 // name is the node's in its region; "" where that has one.
@@ -65,6 +69,9 @@ func (a *app) everyNode(contexts []string) (all []*regionNode, done func(), err 
 		for _, n := range all {
 			n.Admin.Close()
 			n.Door.Close()
+			if n.Desk != nil {
+				n.Desk.Close()
+			}
 		}
 	}
 	for _, name := range contexts {
@@ -92,22 +99,23 @@ func openNode(name string, c namedContext, dir string) (*regionNode, error) {
 		return filepath.Join(dir, p)
 	}
 	n := &regionNode{Context: name, Address: c.Admin}
-	open := func(address, cert, key string, attempts int) (*client.Client, error) {
-		config := client.Config{Addresses: strings.Split(strings.ReplaceAll(address, " ", ""), ","), Attempts: attempts}
+	open := func(config *client.Config, address, cert, key string) (*client.Client, error) {
+		config.Addresses = strings.Split(strings.ReplaceAll(address, " ", ""), ",")
 		if c.CA != "" {
 			id, err := identity.Load(identity.Files{Cert: under(cert), Key: under(key), CA: under(c.CA)}, regions.NewSteadyClock())
 			if err != nil {
 				return nil, err
 			}
-			config.TLS, n.Trust = id.ClientTLS(identity.Region, ""), id
+			config.TLS, n.Trust, n.Shown = id.ClientTLS(identity.Region, ""), id, append(n.Shown, id)
 		}
-		return client.New(config)
+		return client.New(*config)
 	}
+	n.door.Attempts = 1
 	var err error
-	if n.Admin, err = open(c.Admin, firstOf(c.AdminCert, c.Cert), firstOf(c.AdminKey, c.Key), 0); err != nil {
+	if n.Admin, err = open(&n.desk, c.Admin, firstOf(c.AdminCert, c.Cert), firstOf(c.AdminKey, c.Key)); err != nil {
 		return nil, err
 	}
-	if n.Door, err = open(c.Door, c.Cert, c.Key, 1); err != nil {
+	if n.Door, err = open(&n.door, c.Door, c.Cert, c.Key); err != nil {
 		n.Admin.Close()
 	}
 	return n, err
@@ -140,6 +148,11 @@ func seated(ctx context.Context, all []*regionNode) (map[string]*regionNode, err
 			at.Others = append(at.Others, n)
 		}
 	}
+	for _, n := range nodes {
+		if err := n.widen(); err != nil {
+			return nil, err
+		}
+	}
 	for region, name := range met {
 		if nodes[region] == nil {
 			return nil, asked(&api.Error{Code: api.NotReady, Op: "find regions", Region: region, Field: "context", Value: name,
@@ -147,4 +160,23 @@ func seated(ctx context.Context, all []*regionNode) (map[string]*regionNode, err
 		}
 	}
 	return nodes, nil
+}
+
+// widen has the region's own clients reach all of its nodes that the contexts name, its own
+// first: the seat moves, and a node may be lost.
+func (n *regionNode) widen() (err error) {
+	if len(n.Others) == 0 {
+		return nil
+	}
+	for _, o := range n.Others {
+		n.desk.Addresses, n.door.Addresses = append(n.desk.Addresses, o.desk.Addresses...), append(n.door.Addresses, o.door.Addresses...)
+	}
+	door, err := client.New(n.door)
+	if err != nil {
+		return err
+	}
+	n.Door.Close()
+	n.Door = door
+	n.Desk, err = client.New(n.desk)
+	return err
 }

@@ -123,7 +123,7 @@ func (s *scene) line(r *Report) string {
 	case Refused:
 		return "Nothing was cut: the drill was refused, or ended before its cut."
 	case Uncontrolled:
-		return "The controller lost the drill: the cut did not end by command. Whatever else is shown below, this drill failed."
+		return "The controller lost the drill: the cut did not end by command. Whatever else is shown below, this drill failed" + s.lost()
 	case Incomplete:
 		return "The drill or its history ended early, and what is shown is not a whole drill" + why(s.history.Closed())
 	}
@@ -145,6 +145,17 @@ func (s *scene) line(r *Report) string {
 }
 
 // why is the end of a sentence: what the controller wrote last.
+// lost is how the controller did, as far as the history says.
+func (s *scene) lost() string {
+	if s.cut != nil && s.cut.Why != "" {
+		return why(&history.Close{Text: s.cut.Why})
+	}
+	if s.history.Closed() == nil {
+		return ": its history ends in the midst of the cut, as when whoever runs a drill is killed."
+	}
+	return why(s.history.Closed())
+}
+
 func why(c *history.Close) string {
 	if c == nil || c.Text == "" {
 		return "."

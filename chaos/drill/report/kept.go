@@ -101,6 +101,9 @@ func (s *scene) stored() []Check {
 	for p, n := range missing {
 		copied.wrong = append(copied.wrong, fmt.Sprintf("%d records of %s are not read in %s", n, p.of, p.region))
 	}
+	if !s.waited() {
+		copied.Judged, copied.wrong = 0, nil
+	}
 	slices.Sort(kept.wrong)
 	slices.Sort(copied.wrong)
 	s.outside(resident)
@@ -109,6 +112,12 @@ func (s *scene) stored() []Check {
 		copied.done("all read wherever the map puts them"),
 		resident.done("readers in every region got none"),
 	}
+}
+
+// waited reports whether copies were given the time to have everything: not by a controller
+// that died before.
+func (s *scene) waited() bool {
+	return s.history.Closed() != nil || slices.ContainsFunc(s.history.Events, func(e history.Event) bool { return e.Step != nil && e.Step.Phase == history.CatchUp && e.Step.End })
 }
 
 // standing is the ack that has to hold: the last one, if no move made it void.
@@ -181,7 +190,7 @@ func (s *scene) control() Check {
 	if s.cut == nil {
 		return c.done("")
 	}
-	c.judge(!s.cut.Lapsed, "a lease ran out: the controller had lost the cut")
+	c.judge(!s.cut.Lapsed, "a lease ran out: the controller had lost the cut, at %s", s.cut.Why)
 	closed := s.history.Closed()
 	c.judge(closed != nil && closed.Outcome != history.Uncontrolled, "the history does not say that the controller ended it")
 	healed := s.cut.Gone < s.end || closed != nil

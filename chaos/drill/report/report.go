@@ -69,11 +69,12 @@ func (s *Source) Whole() bool { return !s.Torn && s.Closed && s.Dropped == 0 }
 
 // Cut is when the fault was there. It began and ended at some moment within the bounds.
 type Cut struct {
-	From   time.Duration `json:"from_ns"`   // not before
-	Surely time.Duration `json:"surely_ns"` // from here on it certainly held
-	Until  time.Duration `json:"until_ns"`  // up to here it certainly held
-	Gone   time.Duration `json:"gone_ns"`   // from here on it certainly did not
-	Lapsed bool          `json:"lapsed"`    // it ended because a lease ran out
+	From   time.Duration `json:"from_ns"`       // not before
+	Surely time.Duration `json:"surely_ns"`     // from here on it certainly held
+	Until  time.Duration `json:"until_ns"`      // up to here it certainly held
+	Gone   time.Duration `json:"gone_ns"`       // from here on it certainly did not
+	Lapsed bool          `json:"lapsed"`        // it ended because a lease ran out
+	Why    string        `json:"why,omitempty"` // of Lapsed: how the first node was lost
 }
 
 // Held is how long it held at least.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"domicile/chaos/drill/history"
@@ -179,7 +180,9 @@ func cutOf(h *history.History) *Cut {
 		case history.ActHeal:
 			heal.take(e)
 		case history.ActLapsed, history.ActEnded: // at some moment since it last said that it holds
-			c.Lapsed = c.Lapsed || e.Gate.Act == history.ActLapsed
+			if e.Gate.Act == history.ActLapsed && !c.Lapsed {
+				c.Lapsed, c.Why = true, strings.TrimSuffix(e.Region+": "+e.Gate.Text, ": ")
+			}
 			c.Until = min(c.Until, held[at])
 		}
 	}
