@@ -107,7 +107,7 @@ func (h *hold) renew(ctx context.Context, n *Node) {
 	every := h.run.Plan.Lease / renewalParts
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	last := time.Now()
+	last, hurried := time.Now(), false
 	for {
 		select {
 		case <-ctx.Done():
@@ -123,7 +123,10 @@ func (h *hold) renew(ctx context.Context, n *Node) {
 			return
 		case err == nil:
 			last = began
-			tick.Reset(every)
+			if hurried { // else the pace is kept, however long answers take
+				hurried = false
+				tick.Reset(every)
+			}
 			h.run.note(history.Event{Region: n.Region, Gate: &history.Gate{Node: n.Name, Act: history.ActRenew, OK: true, Asked: asked, Lease: h.run.Plan.Lease}})
 			h.foreign(n.Region, state.GetCuts())
 		case api.CodeOf(err) == api.Conflict:
@@ -134,6 +137,7 @@ func (h *hold) renew(ctx context.Context, n *Node) {
 			return
 		default: // sooner than it would be due: of the lease a third has passed already
 			h.ended(err)
+			hurried = true
 			tick.Reset(every / 4)
 		}
 	}
