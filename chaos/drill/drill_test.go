@@ -269,6 +269,7 @@ func (r *rig) whole(t *testing.T, p drill.Plan) {
 // that was left behind is the oracle's set, and no more than that is gone.
 func (r *rig) exercised(t *testing.T, p drill.Plan) {
 	r.ready(t, p)
+	p.Lease = 6 * time.Second // a move is work on a machine that does other things too
 	p.For, p.Exercise = 15*time.Second, []drill.Exercise{{Topic: "catalog.updates", To: "us-east"}}
 	p.Expect = slices.DeleteFunc(slices.Clone(p.Expect), func(e drill.Expect) bool { return e.Topic == "catalog.updates" })
 	judged := r.judged(t, drill.Config{ID: "moved", Plan: p})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
@@ -91,6 +92,9 @@ func (r *run) move(ctx context.Context, target string, q *pb.MoveRequest, approv
 		return nil, err
 	}
 	p, err := n.Admin.PlanMove(ctx, q)
+	for err == nil && leaderless(p) && pass(ctx, watchEvery) == nil {
+		p, err = n.Admin.PlanMove(ctx, q)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +122,12 @@ func (r *run) move(ctx context.Context, target string, q *pb.MoveRequest, approv
 		return nil, err
 	}
 	return p, r.follow(ctx, target, p, note)
+}
+
+// leaderless reports whether a move is refused for want of the authority, which passes: the
+// cut may have taken its leader, and the others elect one.
+func leaderless(p *pb.MovePlan) bool {
+	return p.GetId() == "" && slices.ContainsFunc(p.GetChecks(), func(c *pb.MoveCheck) bool { return c.GetState() == "refused" && c.GetRule() == "authority" })
 }
 
 func refusal(p *pb.MovePlan) string {
