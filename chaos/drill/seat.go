@@ -19,7 +19,7 @@ func seated(ctx context.Context, region *Node) (*Node, error) {
 			return n, nil
 		}
 		if pass(ctx, watchEvery/4) != nil {
-			return nil, &api.Error{Code: api.NotReady, Op: "find the seat", Region: region.Region, Hint: "none of its nodes says that it has the region's logs open: domicile status at each of them says why"}
+			return nil, &api.Error{Code: api.NotReady, Op: "find the seat", Region: region.Region, Hint: "none of its nodes that the contexts name has the region's logs open: name a context for each; domicile status says why"}
 		}
 	}
 }
