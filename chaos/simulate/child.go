@@ -18,6 +18,7 @@ import (
 
 	"domicile/chaos/drill"
 	"domicile/chaos/drill/history"
+	"domicile/gateway/failover"
 	"domicile/regions"
 	"domicile/regions/fabric"
 )
@@ -167,6 +168,9 @@ func ready(ctx context.Context, c *drill.Config) error {
 	for {
 		_, err := drill.Try(ctx, c)
 		if err == nil {
+			err = elected(ctx, c.Nodes)
+		}
+		if err == nil {
 			return nil
 		}
 		select {
@@ -175,4 +179,21 @@ func ready(ctx context.Context, c *drill.Config) error {
 			return errors.Join(fmt.Errorf("not within %s of virtual time", settles), err)
 		}
 	}
+}
+
+// elected looks whether every region hears the placement authority, which a new federation
+// has to elect first: until then no log may fail over.
+func elected(ctx context.Context, nodes map[string]*drill.Node) error {
+	for name, n := range nodes {
+		m, err := n.Admin.Permissions(ctx, "")
+		if err != nil {
+			return err
+		}
+		for _, p := range m.GetLogs() {
+			if p.GetVerdict() == string(failover.NoCouncil) {
+				return fmt.Errorf("%s does not hear the placement authority: %s", name, p.GetText())
+			}
+		}
+	}
+	return nil
 }
