@@ -198,10 +198,10 @@ func (r *rig) ready(t *testing.T, p drill.Plan) {
 	}
 }
 
-// TestR14i_ADrillRunsAndHealsWhateverDies: eu-west is cut off from two others under
+// TestR14i_Decision14_ADrillRunsAndHealsWhateverDies: eu-west is cut off from two others under
 // traffic. What the rules say is asked at each moment; everything is accounted for
 // afterwards; and a controller that is killed leaves nothing cut.
-func TestR14i_ADrillRunsAndHealsWhateverDies(t *testing.T) {
+func TestR14i_Decision14_ADrillRunsAndHealsWhateverDies(t *testing.T) {
 	r := open(t)
 	p := r.plan(t)
 	t.Run("whole", func(t *testing.T) { r.whole(t, p) })

@@ -48,6 +48,8 @@ const (
 	beat = 10 * time.Second
 	// settles is how long the federation may take until nothing stands against the drill.
 	settles = 3 * time.Minute
+	// opens is how long logs may take to open and their copies to begin.
+	opens = time.Minute
 	// questions is about how often each region is asked for its lags during the cut.
 	questions = 720
 	fastest   = 500 * time.Millisecond
@@ -165,10 +167,11 @@ func ready(ctx context.Context, c *drill.Config) error {
 	defer cancel()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	began := time.Now()
 	for {
 		_, err := drill.Try(ctx, c)
 		if err == nil {
-			err = elected(ctx, c.Nodes)
+			err = founded(ctx, c.Nodes, time.Since(began) < opens)
 		}
 		if err == nil {
 			return nil
@@ -181,17 +184,20 @@ func ready(ctx context.Context, c *drill.Config) error {
 	}
 }
 
-// elected looks whether every region hears the placement authority, which a new federation
-// has to elect first: until then no log may fail over.
-func elected(ctx context.Context, nodes map[string]*drill.Node) error {
+// founded looks whether every region hears the placement authority, which a new federation
+// has to elect first, and whether it knows what a failover of each log would lose, which it
+// does once the log is open at its home and its copy has begun. A copy that never begins is
+// for the drill to show: that is waited for only as long as known says.
+func founded(ctx context.Context, nodes map[string]*drill.Node, known bool) error {
 	for name, n := range nodes {
 		m, err := n.Admin.Permissions(ctx, "")
 		if err != nil {
 			return err
 		}
 		for _, p := range m.GetLogs() {
-			if p.GetVerdict() == string(failover.NoCouncil) {
-				return fmt.Errorf("%s does not hear the placement authority: %s", name, p.GetText())
+			v := failover.Verdict(p.GetVerdict())
+			if v == failover.NoCouncil || v == failover.Unknown && known {
+				return fmt.Errorf("%s at %s: %s", p.GetLog().GetTopic(), name, p.GetText())
 			}
 		}
 	}

@@ -101,6 +101,9 @@ func plan() drill.Plan {
 // until its RPO, all is accounted for afterwards, and every form of the report says that it
 // was a simulation.
 func TestR14i_SimulatedHour(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: what it plays is another process")
+	}
 	o := world(t, nil)
 	began := time.Now()
 	result, err := simulate.Run(t.Context(), o)

@@ -144,7 +144,6 @@ func (s *scene) line(r *Report) string {
 	return text + fmt.Sprintf("; %d of %d checks did not.", wrong, len(r.Checks))
 }
 
-// why is the end of a sentence: what the controller wrote last.
 // lost is how the controller did, as far as the history says.
 func (s *scene) lost() string {
 	if s.cut != nil && s.cut.Why != "" {
@@ -156,6 +155,7 @@ func (s *scene) lost() string {
 	return why(s.history.Closed())
 }
 
+// why is the end of a sentence: what the controller wrote last.
 func why(c *history.Close) string {
 	if c == nil || c.Text == "" {
 		return "."
