@@ -88,6 +88,9 @@ func (c *copied) admit(o regions.MirrorOpen) (*Sink, regions.MirrorReply) {
 	case c.knowledge.alarm.state != "":
 	case cursor.Sequence > 0 && cursor.Incarnation != o.Incarnation:
 		c.alarm(trouble{regions.LagIncarnation, "the copy is of incarnation " + cursor.Incarnation + ", the log is " + o.Incarnation})
+	case cursor.Sequence > o.Head && cursor.Epoch.Compare(o.Epoch) < 0 && c.target.moves(c.id):
+		// What it holds beyond the end of its epoch is void, which it has not been told yet.
+		return nil, refuse(api.NotReady, "epoch", "the copy has yet to learn where its epoch "+cursor.Epoch.String()+" ended")
 	case cursor.Sequence > o.Head:
 		c.alarm(trouble{regions.LagCursorAhead, fmt.Sprintf("the copy has %d, the log ends at %d", cursor.Sequence, o.Head)})
 	}
