@@ -26,8 +26,8 @@ func (a *app) drillSimulate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "simulate PLAN", Short: "Play a plan in virtual time, on no running federation",
 		Long: `Plays the plan on new, empty nodes in a process of its own, with the manifest, the policies
-and the topics as they are declared, in virtual time: a cut of an hour takes about two
-minutes of a processor. Nothing that runs is asked or touched, and no consent is needed. The history
+and the topics as they are declared, in virtual time: a cut of an hour takes a minute
+and a half of a processor. Nothing that runs is asked or touched, and no consent is needed. The history
 is written as of any drill, and drill report and drill verify say SIMULATED of it: a forecast,
 and evidence of nothing. It forecasts the lag of each log over time, what may fail over when,
 what producers are told, the room until retention overtakes a copy, and the catch-up.
