@@ -63,7 +63,7 @@ func TestLinkRefusesWireVersionsThatDoNotOverlap(t *testing.T) {
 	l.start("eu-west")
 	l.start("us-east")
 	for a, b := range map[string]string{"eu-west": "us-east", "us-east": "eu-west"} {
-		l.await(a, b, "refused for the versions", refusedWith(api.VersionMismatch, "speaks 5 to 7", "speaks 1 to 1"))
+		l.await(a, b, "refused for the versions", refusedWith(api.VersionMismatch, "speaks 5 to 7", "speaks 1 to 2"))
 	}
 }
 
