@@ -213,7 +213,7 @@ func (w *forwarder) unknown(hint string, cause error) error {
 
 func (w *forwarder) finish(number uint64, ack api.Ack, err error) {
 	if fl := w.remove(number); fl != nil {
-		if err == nil && ack.ID == "" && w.peer.agreed() >= bareAcks {
+		if err == nil && ack.ID == "" {
 			ack.ID = fl.forward.Record.ID
 		}
 		fl.done(ack, err)
