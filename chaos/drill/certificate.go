@@ -26,11 +26,7 @@ func (r *run) lasts() time.Duration {
 // is shown to. A node's ends its links, which nobody could tell from the cut; an operator's
 // leaves the cut to the end of its lease, and the drill without a controller.
 func (r *run) lasting(ctx context.Context) error {
-	var nodes []*Node
-	for _, name := range r.found.regions() {
-		nodes = append(append(nodes, r.Nodes[name]), r.Nodes[name].Others...)
-	}
-	return all(ctx, nodes, func(ctx context.Context, n *Node) error {
+	return all(ctx, r.found.everyone(), func(ctx context.Context, n *Node) error {
 		s, err := n.Admin.Status(ctx)
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
 	"domicile/chaos/drill/history"
 	"domicile/regions/loss"
@@ -17,12 +18,13 @@ func (r *run) losses(ctx context.Context, m moved) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	q := &pb.ReportLossRequest{Topic: m.log.Topic, Slot: m.log.Slot}
-	first, err := r.lossAt(ctx, m.to, q)
+	report := func(c *client.Client) ([]byte, error) { return c.ReportLoss(ctx, q) }
+	first, err := atSeat(ctx, r, m.to, report)
 	if err != nil {
 		return fmt.Errorf("what %s left behind, at %s: %w", m.log, m.to, err)
 	}
 	q.First = first
-	second, err := r.lossAt(ctx, m.from, q)
+	second, err := atSeat(ctx, r, m.from, report)
 	if err != nil {
 		return fmt.Errorf("what %s left behind, at %s: %w", m.log, m.from, err)
 	}
@@ -41,14 +43,6 @@ func (r *run) losses(ctx context.Context, m moved) error {
 		r.note(history.Event{Region: s.Report.By, Loss: l})
 	}
 	return nil
-}
-
-func (r *run) lossAt(ctx context.Context, region string, q *pb.ReportLossRequest) ([]byte, error) {
-	n, err := r.seat(ctx, region)
-	if err != nil {
-		return nil, err
-	}
-	return n.Admin.ReportLoss(ctx, q)
 }
 
 // lossOf is a region's report in the words of a history.

@@ -51,6 +51,15 @@ func members(nodes map[string]*Node, p *Plan) ([]*Node, error) {
 	return out, nil
 }
 
+// everyone is all nodes of all regions.
+func (f *Federation) everyone() []*Node {
+	var out []*Node
+	for _, region := range f.regions() {
+		out = append(append(out, f.Nodes[region]), f.Nodes[region].Others...)
+	}
+	return out
+}
+
 func unreached(region string) error {
 	return &api.Error{Code: api.UnknownRegion, Op: "ask regions", Region: region, Hint: "no context reaches it"}
 }
@@ -171,10 +180,8 @@ func topicOf(m *pb.TopicState, where *pb.DrillMap) history.Topic {
 		t.Mode = "never"
 	}
 	for _, combo := range m.GetCombinations() {
-		if tags, err := api.ParseTagString(combo); err == nil {
-			if r := (&api.Record{Tags: tags}).Tag("residency"); r != history.Global && r != "" && !slices.Contains(t.Resident, r) {
-				t.Resident = append(t.Resident, r)
-			}
+		if _, bound, ok := tagsOf(combo); ok && bound != history.Global && bound != "" && !slices.Contains(t.Resident, bound) {
+			t.Resident = append(t.Resident, bound)
 		}
 	}
 	slices.Sort(t.Resident)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"domicile/api"
+	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
 	"domicile/api/wire"
 	"domicile/chaos/drill/history"
@@ -98,11 +99,9 @@ func (r *run) movable(ctx context.Context) error {
 			return refuse("people have to approve this move: drill plan isolate --exercise writes the id that they sign")
 		}
 		asked, cancel := context.WithTimeout(ctx, answerWithin)
-		n, err := r.seat(asked, x.To)
-		var s *pb.StartMoveResponse
-		if err == nil {
-			s, err = n.Admin.StartMove(asked, &pb.StartMoveRequest{Move: moveOf(r.plan, x), Plan: x.Move, Reason: "drill " + r.ID, DryRun: true, Approvals: r.Approvals})
-		}
+		s, err := atSeat(asked, r, x.To, func(c *client.Client) (*pb.StartMoveResponse, error) {
+			return c.StartMove(asked, &pb.StartMoveRequest{Move: moveOf(r.plan, x), Plan: x.Move, Reason: "drill " + r.ID, DryRun: true, Approvals: r.Approvals})
+		})
 		cancel()
 		if err != nil {
 			return err

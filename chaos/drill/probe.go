@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"domicile/api"
+	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
 	"domicile/chaos/drill/history"
 )
@@ -85,11 +86,7 @@ func (r *run) ask(ctx context.Context, moment string, names map[string]string) e
 			asked := r.history.Now()
 			ctx, cancel := context.WithTimeout(ctx, answerWithin)
 			defer cancel()
-			n, err := r.seat(ctx, name)
-			var m *pb.PermissionsResponse
-			if err == nil {
-				m, err = n.Admin.Permissions(ctx, "")
-			}
+			m, err := atSeat(ctx, r, name, func(c *client.Client) (*pb.PermissionsResponse, error) { return c.Permissions(ctx, "") })
 			if err != nil {
 				r.note(history.Event{Region: name, Silent: &history.Silent{Asked: asked, Text: err.Error()}})
 				return

@@ -22,10 +22,7 @@ const changedBefore = time.Minute
 // home have to be found there, else the search shows nothing. The marks are the drill's
 // own; nothing that anybody else stored is asked for or answered.
 func (r *run) search(ctx context.Context) error {
-	var nodes []*Node
-	for _, region := range r.found.regions() {
-		nodes = append(append(nodes, r.Nodes[region]), r.Nodes[region].Others...)
-	}
+	nodes := r.found.everyone()
 	var group sync.WaitGroup
 	seen, errs := make([][]Sighting, len(nodes)), make([]error, len(nodes))
 	for i, n := range nodes {

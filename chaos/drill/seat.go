@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"domicile/api"
+	"domicile/api/client"
 )
 
 // seated is the node of a region that has its logs open, as it says itself. In a region of
@@ -48,6 +49,15 @@ func holder(ctx context.Context, region *Node) *Node {
 		}
 	}
 	return nil
+}
+
+// atSeat asks the node that has a region's logs open now.
+func atSeat[T any](ctx context.Context, r *run, region string, ask func(*client.Client) (T, error)) (answer T, err error) {
+	n, err := r.seat(ctx, region)
+	if err != nil {
+		return answer, err
+	}
+	return ask(n.Admin)
 }
 
 // seat is the node that has a region's logs open now.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"domicile/api"
 	"domicile/api/client"
 	pb "domicile/api/domicile/v1"
 	"domicile/chaos/ledger"
@@ -43,7 +44,7 @@ func AddCounts(ctx context.Context, c *ledger.Counts, desk *client.Client, metri
 	}
 	for _, m := range page {
 		if m.Name == PublishTotal {
-			c.Told[m.Labels["topic"]+" "+m.Labels["code"]] += uint64(m.Value)
+			c.Told[ledger.Told(m.Labels["topic"], api.Code(m.Labels["code"]))] += uint64(m.Value)
 		}
 	}
 	after, err := desk.Status(ctx)
