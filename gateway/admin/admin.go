@@ -154,6 +154,9 @@ func (a *Admin) viewFrom(ctx context.Context, seat Seat) View {
 			v.Gossip = &g
 		}
 	}
+	if c.Sources.Refused != nil {
+		v.Refused = c.Sources.Refused()
+	}
 	for _, name := range silent {
 		if name != "" {
 			v.Silent = append(v.Silent, name)

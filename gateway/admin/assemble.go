@@ -164,6 +164,7 @@ func warnings(v *View) []string {
 		out = append(out, "the wall clock has stepped by "+regions.Span(v.ClockStep)+"; the steady clock goes on")
 	}
 	out = append(out, clocksApart(v)...)
+	out = append(out, peersRefused(v)...)
 	if v.Gossip != nil {
 		for _, hint := range v.Gossip.Hints {
 			out = append(out, "hint by gossip: "+hint)
@@ -171,6 +172,29 @@ func warnings(v *View) []string {
 	}
 	if s := v.Storage; s != nil && s.Healthy && s.Limit > 0 && s.Used > s.Limit/10*9 {
 		out = append(out, fmt.Sprintf("storage is %d %% full", s.Used*100/s.Limit))
+	}
+	return out
+}
+
+// refusedFor is how long status names a peer after its last message that was refused.
+const refusedFor = 24 * time.Hour
+
+// peersRefused names the regions that say what no correct node says, and what it was last.
+func peersRefused(v *View) []string {
+	var out []string
+	for rest := v.Refused; len(rest) > 0; {
+		last, count, n := rest[0], uint64(0), 0
+		for ; n < len(rest) && rest[n].Peer == last.Peer; n++ {
+			count += rest[n].Count
+			if rest[n].Last.After(last.Last) {
+				last = rest[n]
+			}
+		}
+		rest = rest[n:]
+		if age := max(v.Now.Sub(last.Last), 0); age < refusedFor {
+			out = append(out, fmt.Sprintf("%s of %s refused here since this node started, the last %s ago (%s: %s): no correct node says that, look at its nodes",
+				plural(int(count), "message"), last.Peer, regions.Span(age), last.Lane, last.Reason))
+		}
 	}
 	return out
 }

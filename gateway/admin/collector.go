@@ -38,6 +38,7 @@ var (
 	gossipPeers     = desc("domicile_gossip_peers", "Regions that could gossip with this one.")
 	gossipHints     = desc("domicile_gossip_hints", "What the gossip suggests to look at; status says it in words.")
 	gossipRefused   = desc("domicile_gossip_refused", "Names and members that the gossip turned away in this run.")
+	peerRefused     = desc("domicile_peer_refused_total", "What another region said that no correct node says, and that was refused in this run, by the lane it came on and why. The peer is that of the certificate.", "peer", "lane", "reason")
 	storageHealthy  = desc("domicile_storage_healthy", "1 if this region's store takes records.")
 	storageUsed     = desc("domicile_storage_used_bytes", "Bytes used in this region's store.")
 	rtoAge          = desc("domicile_rto_evidence_age_seconds", "Since a drill that has passed moved the topic's log and measured its RTO; absent: never, as far as this node knows.", "topic")
@@ -84,6 +85,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(gossipPeers, float64(g.Peers))
 		gauge(gossipHints, float64(len(g.Hints)))
 		gauge(gossipRefused, float64(g.Refused))
+	}
+	for _, r := range v.Refused {
+		out <- prometheus.MustNewConstMetric(peerRefused, prometheus.CounterValue, float64(r.Count), r.Peer, string(r.Lane), string(r.Reason))
 	}
 	if !slices.Contains(v.Silent, silentPolicy) {
 		gauge(policyActive, truth(v.Policy.Active))

@@ -91,8 +91,9 @@ type Sources struct {
 	Certificates func() []Certificate
 	ClockStep    func() time.Duration // of the wall clock against the steady one
 	Warnings     func() []string
-	Drill        func() drill.State    // what is cut on purpose; nil: nothing ever is
-	Gossip       func() (Gossip, bool) // false, or nil: this node does not gossip now
+	Drill        func() drill.State           // what is cut on purpose; nil: nothing ever is
+	Gossip       func() (Gossip, bool)        // false, or nil: this node does not gossip now
+	Refused      func() []regions.PeerRefused // what other regions said that was refused, in this run; nil: nobody counts
 	// Combinations lists a topic's allowed tag combinations, each as api.TagString.
 	Combinations func(topic string) []string
 }
@@ -113,7 +114,8 @@ type View struct {
 	ClockStep       time.Duration
 	Warnings        []string
 	Drill           drill.State
-	Gossip          *Gossip         // nil: this node does not gossip now
+	Gossip          *Gossip // nil: this node does not gossip now
+	Refused         []regions.PeerRefused
 	Resident        map[string]bool // topics that may carry records of a boundary
 	Silent          []string        // sources that did not answer in time
 

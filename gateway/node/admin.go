@@ -29,7 +29,7 @@ func (n *Node) openAdmin(ctx context.Context) error {
 		Region: n.cfg.Region, Version: n.seams.Version, Federation: n.federation, Placement: n.federation,
 		Sources: admin.Sources{
 			Seat: n.seatState, Links: n.linkStatuses, Lags: n.allLags, Holdings: n.holdings, Policy: n.policyState, Storage: n.storageState,
-			Certificates: n.certificates, ClockStep: n.clockStep, Warnings: n.warnings, Gossip: n.gossiped, Combinations: n.combinations, Drill: n.drills.State,
+			Certificates: n.certificates, ClockStep: n.clockStep, Warnings: n.warnings, Gossip: n.gossiped, Refused: n.refused.Totals, Combinations: n.combinations, Drill: n.drills.State,
 		},
 		Explain: n.explain, Reload: n.reload, ActivatePolicy: n.activatePolicy, PolicyStatus: n.policyStatus, PolicyTable: n.policyTable, Traffic: n.trafficHours, ReloadManifest: n.reloadManifest, Delete: n.deleteTopic, Purge: n.purgeTopic, Verify: n.verifyTopic,
 		Authority: n.authorityState, Placed: n.placedLogs, Lease: n.lease, Listener: n.pages, Clock: n.seams.Clock, Logger: n.logger,

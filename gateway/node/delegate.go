@@ -64,7 +64,7 @@ func (p *delegate) open() error {
 	p.voterless.Store(new(string))
 	if p.hasVoter() {
 		v, err := council.Open(council.Config{Dir: CouncilDir(p.cfg.Data), Lines: p.mesh.Council(), Boot: p.seams.Boot, Pace: p.seams.Pace, Log: p.logger,
-			MayChange: p.mayChangeVoters})
+			MayChange: p.mayChangeVoters, Refused: p.refused})
 		if err != nil {
 			p.trouble("this region's voter does not open, so the region follows without a vote: " + err.Error())
 		} else {

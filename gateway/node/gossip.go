@@ -13,7 +13,7 @@ import (
 // depends on it: where it does not open the node says so, and goes on.
 func (t *turn) openGossip(context.Context) error {
 	pool, err := gossip.Open(t.life, gossip.Config{
-		Region: t.cfg.Region, Gateway: t.cfg.Node, Gateways: t.gateways(), Lines: t.mesh.Gossip(), Ours: t.word,
+		Region: t.cfg.Region, Gateway: t.cfg.Node, Gateways: t.gateways(), Lines: t.mesh.Gossip(), Ours: t.word, Refused: t.refused,
 		Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger,
 	})
 	if err != nil {

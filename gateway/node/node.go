@@ -52,14 +52,15 @@ type Node struct {
 	policies *policies
 	traffic  *traffic.Book // nil: it could not be opened
 	admin    *admin.Admin
-	moves    *admin.Failover // of logs
-	stock    failover.Stock  // which tags they hold
-	gates    *link.Gates     // under the links of every turn
-	drills   *drill.Desk     // what is cut on purpose
-	siblings *siblings       // the signed policies of the region's other nodes
-	pages    net.Listener    // of /metrics and health
-	quotas   *door.Quotas    // of what is published in the region
-	out      *handover.Out   // to the holder of the seat; nil in a solo region
+	moves    *admin.Failover       // of logs
+	stock    failover.Stock        // which tags they hold
+	gates    *link.Gates           // under the links of every turn
+	refused  *regions.PeerRefusals // what other regions said that no correct node says
+	drills   *drill.Desk           // what is cut on purpose
+	siblings *siblings             // the signed policies of the region's other nodes
+	pages    net.Listener          // of /metrics and health
+	quotas   *door.Quotas          // of what is published in the region
+	out      *handover.Out         // to the holder of the seat; nil in a solo region
 	door     *door.Server
 	desk     *door.Server // the operators' door
 
@@ -110,7 +111,7 @@ func newNode(c Config, f *regions.Federation, s Seams) (*Node, error) {
 	if _, err := rand.Read(boot); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: c, seams: s, federation: f.Snapshot(), bootID: hex.EncodeToString(boot), asking: make(chan struct{}, maxAsks), siblings: newSiblings(),
+	n := &Node{cfg: c, seams: s, federation: f.Snapshot(), bootID: hex.EncodeToString(boot), asking: make(chan struct{}, maxAsks), siblings: newSiblings(), refused: regions.NewPeerRefusals(s.Clock),
 		logger: s.Logger.With("region", c.Region)}
 	if c.Node != "" {
 		n.logger = n.logger.With("node", c.Node)

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"domicile/api"
+	"domicile/regions"
 )
 
 // Frames are a length and a JSON value.
@@ -16,6 +17,22 @@ const (
 	maxRequest = 512 << 10 // a command, in base 64, and what is around it
 	maxAnswer  = 64 << 20  // a whole state
 )
+
+// What a correct node never sends, unlike a connection that ends.
+var (
+	errTooLarge  = errors.New("a frame is too large")
+	errMalformed = errors.New("a frame can't be read")
+)
+
+// misread counts a frame of a peer that could not be read.
+func (v *Voter) misread(peer string, err error) {
+	switch {
+	case errors.Is(err, errTooLarge):
+		v.cfg.Refused.Add(peer, regions.LaneAuthority, regions.TooLarge)
+	case errors.Is(err, errMalformed):
+		v.cfg.Refused.Add(peer, regions.LaneAuthority, regions.Malformed)
+	}
+}
 
 func writeFrame(w io.Writer, value any, most int) error {
 	text, err := json.Marshal(value)
@@ -36,7 +53,7 @@ func readFrame(r io.Reader, into any, most int) error {
 	}
 	size := binary.BigEndian.Uint32(head[:])
 	if int64(size) > int64(most) {
-		return fmt.Errorf("a frame of %d bytes, at most %d", size, most)
+		return fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, size, most)
 	}
 	// Read as it comes, so that a length alone takes no memory.
 	text, err := io.ReadAll(io.LimitReader(r, int64(size)))
@@ -46,7 +63,10 @@ func readFrame(r io.Reader, into any, most int) error {
 	if len(text) < int(size) {
 		return io.ErrUnexpectedEOF
 	}
-	return json.Unmarshal(text, into)
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	return nil
 }
 
 // purpose is what a connection is for.

@@ -77,6 +77,7 @@ func (v *Voter) greet(conn net.Conn, peer string) (given bool) {
 	_ = conn.SetDeadline(time.Now().Add(greetTimeout)) // a connection without deadlines fails at its first read
 	var h hello
 	if err := readFrame(conn, &h, maxHello); err != nil {
+		v.misread(peer, err)
 		return false
 	}
 	answer := v.greeting()
@@ -205,6 +206,7 @@ type reply struct {
 func (v *Voter) answer(conn net.Conn, peer string, generation uint32) {
 	var q request
 	if err := readFrame(conn, &q, maxRequest); err != nil {
+		v.misread(peer, err)
 		return
 	}
 	_ = conn.SetDeadline(time.Now().Add(askTimeout + greetTimeout)) // fails at the write, if it fails

@@ -41,6 +41,8 @@ type Config struct {
 	Boot  regions.BootClock
 	Pace  regions.Pace
 	Log   *slog.Logger
+	// Refused counts what other regions say that no correct voter or follower says; nil: nobody counts.
+	Refused *regions.PeerRefusals
 	// MayChange refuses a change of voters that this node's own files speak against; nil:
 	// none is. It is asked at the leader.
 	MayChange func(c VoterChange, before []string) error

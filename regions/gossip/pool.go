@@ -27,12 +27,13 @@ type Lines interface {
 	Close() error
 }
 
-// Config is what a Pool works with. All of it is required but Gateway.
+// Config is what a Pool works with. All of it is required but Gateway and Refused.
 type Config struct {
 	Region, Gateway string
 	Gateways        map[string][]string // gateways by the manifest, of this region and of each that has a link with it; [""]: one without a name
 	Lines           Lines
-	Ours            func() Word // what this node says of itself now; its Name is filled in
+	Ours            func() Word           // what this node says of itself now; its Name is filled in
+	Refused         *regions.PeerRefusals // nil: nobody counts
 	Clock           regions.Clock
 	Pace            regions.Pace
 	Logger          *slog.Logger

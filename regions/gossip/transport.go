@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"domicile/regions"
 )
 
 // What a connection carries is told by its first byte, and by whom by a name behind it.
@@ -202,6 +204,7 @@ func (p *Pool) serve(c *tracked, region string) {
 	_ = c.Close()
 	if errors.Is(err, errLiar) {
 		p.lies.Add(1)
+		p.cfg.Refused.Add(region, regions.LaneGossip, regions.NotTheirs)
 		p.cfg.Logger.Warn("a member gossips under a name that its certificate does not carry", "region", region, "err", err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"domicile/regions/identity"
 )
 
-// Config is what a mesh is made of. All fields but Witnesses, Policies, Dial, Tails, Pace and Boot are required.
+// Config is what a mesh is made of. All fields but Witnesses, Policies, Dial, Tails, Refused, Pace and Boot are required.
 type Config struct {
 	Self  string              // this region
 	Peers map[string][]string // region → host:port of its gateways' link listeners
@@ -35,10 +35,12 @@ type Config struct {
 	Policies Policies
 	Clock    regions.Clock
 	// Gates outlive the mesh; nil: it has its own, which count by Boot.
-	Gates  *Gates
-	Boot   regions.BootClock // nil: the system's
-	Pace   regions.Pace
-	Logger *slog.Logger
+	Gates *Gates
+	// Refused counts what peers say that is no correct node's; nil: nobody counts.
+	Refused *regions.PeerRefusals
+	Boot    regions.BootClock // nil: the system's
+	Pace    regions.Pace
+	Logger  *slog.Logger
 	// CouncilOnly: this node speaks for the region's voter and for nothing else of it. The
 	// mesh has no links, and refuses all lanes but the council's; it needs no Hello and no
 	// Handler.

@@ -292,6 +292,7 @@ func (s *service) Mirror(stream grpc.BidiStreamingServer[pb.MirrorRequest, pb.Mi
 	}
 	open, err := wire.MirrorOpenFromProto(first.GetOpen())
 	if err != nil {
+		p.lied(regions.LaneMirror, err)
 		return wire.GRPCError(err)
 	}
 	sink, reply := s.mesh.cfg.Handler.OpenMirror(stream.Context(), p.name, open)
@@ -301,18 +302,20 @@ func (s *service) Mirror(stream grpc.BidiStreamingServer[pb.MirrorRequest, pb.Mi
 	if err := stream.Send(wire.MirrorReplyToProto(reply)); err != nil || sink == nil {
 		return err
 	}
-	return applyAll(stream, sink)
+	return p.applyAll(stream, sink)
 }
 
 // applyAll applies one batch after the other; each gets one reply.
-func applyAll(stream grpc.BidiStreamingServer[pb.MirrorRequest, pb.MirrorResponse], sink MirrorSink) error {
+func (p *peerLink) applyAll(stream grpc.BidiStreamingServer[pb.MirrorRequest, pb.MirrorResponse], sink MirrorSink) error {
 	for {
 		m, err := stream.Recv()
 		if err != nil {
+			p.garbled(regions.LaneMirror, err)
 			return err
 		}
 		batch, err := wire.MirrorBatchFromProto(m.GetBatch())
 		if err != nil {
+			p.lied(regions.LaneMirror, err)
 			return wire.GRPCError(err)
 		}
 		reply := sink.Apply(stream.Context(), batch)

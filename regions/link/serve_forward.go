@@ -10,6 +10,7 @@ import (
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
 	"domicile/api/wire"
+	"domicile/regions"
 )
 
 // The home's own bounds on one peer's forwards. An honest peer stays below: it holds
@@ -40,6 +41,7 @@ func (s *service) Forward(stream grpc.BidiStreamingServer[pb.ForwardRequest, pb.
 	for {
 		m, err := stream.Recv()
 		if err != nil {
+			p.garbled(regions.LaneForward, err)
 			return err
 		}
 		if ctx.Err() != nil {
@@ -71,7 +73,9 @@ func (a *answers) take(ctx context.Context, p *peerLink, m *pb.ForwardRequest) b
 	}
 	f, err := wire.ForwardFromProto(m, p.now(), a.mesh.cfg.Pace.Of(forwardWithin))
 	size := f.Record.Size()
-	if err == nil {
+	if err != nil {
+		p.lied(regions.LaneForward, err)
+	} else {
 		err = a.admit(size)
 	}
 	if err != nil {

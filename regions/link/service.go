@@ -67,6 +67,7 @@ func (s *service) Hello(ctx context.Context, req *pb.HelloRequest) (*pb.HelloRes
 	}
 	if err != nil {
 		p.refused(err)
+		p.lied(regions.LaneHello, err)
 		s.mesh.refusals.Log(s.mesh.cfg.Logger, "link", p.now(), info.conn.RemoteAddr(), err)
 		return nil, wire.GRPCError(err)
 	}
@@ -101,17 +102,19 @@ func (s *service) Control(stream grpc.BidiStreamingServer[pb.ControlRequest, pb.
 	for {
 		m, err := stream.Recv()
 		if err != nil {
+			p.garbled(regions.LaneWatermark, err)
 			return err
 		}
-		received := p.now()
+		received, lane := p.now(), regions.LaneWatermark
 		switch f := m.GetFrame().(type) {
 		case *pb.ControlRequest_Heartbeat:
 			err = s.answer(stream, p, in, f.Heartbeat, received)
 		case *pb.ControlRequest_Watermarks:
 			err = round.add(f.Watermarks, rounds)
 		case *pb.ControlRequest_Tail:
-			err = s.hearTail(f.Tail, tails)
+			lane, err = regions.LaneTail, s.hearTail(f.Tail, tails)
 		case *pb.ControlRequest_Hello:
+			lane = regions.LaneHello
 			var h regions.Hello
 			if h, err = wire.HelloFromProto(f.Hello); err == nil {
 				err = p.accept(h)
@@ -119,6 +122,7 @@ func (s *service) Control(stream grpc.BidiStreamingServer[pb.ControlRequest, pb.
 		}
 		if err != nil {
 			p.refused(err)
+			p.lied(lane, err)
 			return wire.GRPCError(err)
 		}
 	}

@@ -117,6 +117,7 @@ func (p *peerLink) greet(ctx context.Context, plane Plane) (*lane, error) {
 		err = p.accept(theirs)
 	}
 	if err != nil {
+		p.lied(regions.LaneHello, err)
 		l.close()
 		return nil, fmt.Errorf("hello to %s: %w", p.address, err)
 	}
