@@ -2,6 +2,7 @@ package regions
 
 import (
 	"cmp"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -54,14 +55,20 @@ type PeerRefused struct {
 // that is busy or shuts down. It is safe for concurrent use; a nil one counts nothing.
 type PeerRefusals struct {
 	clock Clock
+	log   *slog.Logger
 
 	mu    sync.Mutex
 	total map[PeerRefused]PeerRefused // key: without count and time
+	told  map[PeerRefused]time.Time   // when the log had a line of it
 }
 
-// NewPeerRefusals counts from nothing.
-func NewPeerRefusals(clock Clock) *PeerRefusals {
-	return &PeerRefusals{clock: clock, total: map[PeerRefused]PeerRefused{}}
+// tellEvery is how long the log has no second line of the same peer, lane and reason.
+const tellEvery = time.Minute
+
+// NewPeerRefusals counts from nothing. The log gets a line of each peer, lane and reason, and
+// then one a minute at most: whoever lies does not fill it.
+func NewPeerRefusals(clock Clock, log *slog.Logger) *PeerRefusals {
+	return &PeerRefusals{clock: clock, log: log, total: map[PeerRefused]PeerRefused{}, told: map[PeerRefused]time.Time{}}
 }
 
 // Add counts one. The peer is the region in a verified certificate, never what a message
@@ -83,10 +90,18 @@ func (r *PeerRefusals) Add(peer string, lane Lane, why Refusal) {
 	key := PeerRefused{Peer: peer, Lane: lane, Reason: why}
 	now := r.clock.Now()
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	t := key
 	t.Count, t.Last = r.total[key].Count+1, now
 	r.total[key] = t
+	last, told := r.told[key]
+	tell := !told || now.Sub(last) >= tellEvery
+	if tell {
+		r.told[key] = now
+	}
+	r.mu.Unlock()
+	if tell {
+		r.log.Warn("what another region says is refused: no correct node says it", "peer", peer, "lane", string(lane), "reason", string(why), "count", t.Count)
+	}
 }
 
 // Totals lists what was counted, by peer, lane and reason.

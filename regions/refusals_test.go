@@ -1,7 +1,10 @@
 package regions
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 )
@@ -13,7 +16,8 @@ func (c *stoppedClock) Now() time.Time { return c.now }
 // What callers pass can't widen the set of labels beyond peers times two closed lists.
 func TestFA7_RefusalsAreCountedInClosedSets(t *testing.T) {
 	clock := &stoppedClock{time.Unix(1000, 0)}
-	r := NewPeerRefusals(clock)
+	var log bytes.Buffer
+	r := NewPeerRefusals(clock, slog.New(slog.NewTextHandler(&log, nil)))
 	for i := range 1000 {
 		r.Add("us-east", Lane(fmt.Sprint("lane ", i)), Refusal(fmt.Sprint("reason ", i)))
 	}
@@ -25,6 +29,9 @@ func TestFA7_RefusalsAreCountedInClosedSets(t *testing.T) {
 	}
 	if got := r.Totals(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 2 {
+		t.Errorf("%d lines are logged:\n%s", lines, log.String())
 	}
 	var none *PeerRefusals
 	none.Add("us-east", LaneGossip, Malformed)

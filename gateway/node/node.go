@@ -111,11 +111,12 @@ func newNode(c Config, f *regions.Federation, s Seams) (*Node, error) {
 	if _, err := rand.Read(boot); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: c, seams: s, federation: f.Snapshot(), bootID: hex.EncodeToString(boot), asking: make(chan struct{}, maxAsks), siblings: newSiblings(), refused: regions.NewPeerRefusals(s.Clock),
+	n := &Node{cfg: c, seams: s, federation: f.Snapshot(), bootID: hex.EncodeToString(boot), asking: make(chan struct{}, maxAsks), siblings: newSiblings(),
 		logger: s.Logger.With("region", c.Region)}
 	if c.Node != "" {
 		n.logger = n.logger.With("node", c.Node)
 	}
+	n.refused = regions.NewPeerRefusals(s.Clock, n.logger)
 	n.quotas = door.NewQuotas(n.federation, c.Principals, s.Clock)
 	return n, nil
 }

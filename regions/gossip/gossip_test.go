@@ -109,14 +109,3 @@ func FuzzReadWord(f *testing.F) {
 		}
 	})
 }
-
-func FuzzKind(f *testing.F) {
-	f.Add([]byte{kindCompound, 2, 0, 1, 0, 1, kindPing, kindAck})
-	f.Add([]byte{kindCRC, 1, 2, 3, 4, kindAck})
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if k := kind(b); k < -1 || k > 255 {
-			t.Error(k)
-		}
-	})
-}

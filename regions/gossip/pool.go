@@ -71,7 +71,8 @@ type Pool struct {
 	mu     sync.Mutex
 	closed bool
 	conns  map[*tracked]struct{}
-	heard  map[string]said // by region
+	heard  map[string]said   // by region
+	flows  map[string]window // of packets, by region
 }
 
 var _ memberlist.NodeAwareTransport = (*Pool)(nil)
@@ -79,7 +80,7 @@ var _ memberlist.NodeAwareTransport = (*Pool)(nil)
 // Open begins to gossip. Close ends it.
 func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	p := &Pool{cfg: cfg, name: Name(cfg.Gateway, cfg.Region), byAddress: map[string]string{}, out: map[string]chan []byte{},
-		in: make(chan *memberlist.Packet, queued), streams: make(chan net.Conn), conns: map[*tracked]struct{}{}, heard: map[string]said{}}
+		in: make(chan *memberlist.Packet, queued), streams: make(chan net.Conn), conns: map[*tracked]struct{}{}, heard: map[string]said{}, flows: map[string]window{}}
 	if _, ok := cfg.Gateways[cfg.Region]; !ok || len(p.name) > 200 {
 		return nil, &api.Error{Code: api.ConfigInvalid, Op: "gossip", Field: "region", Value: cfg.Region, Hint: "the manifest has no such region"}
 	}

@@ -1,17 +1,8 @@
 package gossip
 
 import (
-	"encoding/binary"
 	"sync"
 	"time"
-)
-
-// Kinds of memberlist's packets, in its protocol version 5.
-const (
-	kindPing     = 0
-	kindAck      = 2
-	kindCompound = 7
-	kindCRC      = 12
 )
 
 // probes knows whether a probe of memberlist waits for its answer: the goroutine of one
@@ -21,14 +12,14 @@ type probes struct {
 	asked time.Time // when the last was sent that had no answer; zero: none waits
 }
 
-func (p *probes) sent(b []byte) {
-	if kind(b) == kindPing {
+func (p *probes) sent(first byte) {
+	if first == kindPing {
 		p.set(time.Now())
 	}
 }
 
-func (p *probes) heard(b []byte) {
-	if kind(b) == kindAck {
+func (p *probes) heard(first byte) {
+	if first == kindAck {
 		p.set(time.Time{})
 	}
 }
@@ -49,22 +40,4 @@ func (p *probes) wait(most time.Duration) {
 		defer ended.Stop()
 		<-ended.C
 	}
-}
-
-// kind is what a packet, or the first part of one of several, is; -1: it can't be told.
-func kind(b []byte) int {
-	if len(b) > 5 && b[0] == kindCRC {
-		b = b[5:]
-	}
-	if len(b) > 2 && b[0] == kindCompound {
-		at := 2 + 2*int(b[1])
-		if len(b) <= at || binary.BigEndian.Uint16(b[2:]) == 0 {
-			return -1
-		}
-		return int(b[at])
-	}
-	if len(b) == 0 {
-		return -1
-	}
-	return int(b[0])
 }

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -31,6 +32,8 @@ const (
 	queued     = 64 // packets for a region that have not left; more are dropped, as a network does
 	headWithin = 3 * time.Second
 	idle       = 2 * time.Minute // without a packet a connection is given up
+	// Of one region; its nodes send a few.
+	packetsPerSecond = 200
 )
 
 // addressOf is where memberlist has a region: an address of the range that no network
@@ -67,7 +70,9 @@ func (p *Pool) WriteTo(b []byte, addr string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	p.probes.sent(b)
+	if first, err := readPacket(b); err == nil {
+		p.probes.sent(first)
+	}
 	if q := p.out[region]; q != nil && len(b) <= maxPacket {
 		select {
 		case q <- append([]byte(nil), b...):
@@ -96,7 +101,11 @@ func (p *Pool) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	}
 	ctx, cancel := context.WithTimeout(p.life, timeout)
 	defer cancel()
-	return p.open(ctx, region, stream)
+	c, err := p.open(ctx, region, stream)
+	if err != nil {
+		return nil, err
+	}
+	return &exchange{Conn: c, pool: p, region: region}, nil
 }
 
 // DialAddressTimeout is DialTimeout.
@@ -190,8 +199,14 @@ func (p *Pool) serve(c *tracked, region string) {
 	if err == nil {
 		switch kind {
 		case stream:
+			e := &exchange{Conn: c, pool: p, region: region}
+			_ = c.SetDeadline(p.until(headWithin)) // the read says what is wrong
+			if err = e.fill(); err != nil {
+				break
+			}
+			_ = c.SetDeadline(time.Time{}) // memberlist sets its own
 			select {
-			case p.streams <- c: // memberlist closes it
+			case p.streams <- e: // memberlist closes it
 				return
 			case <-p.life.Done():
 			}
@@ -202,11 +217,53 @@ func (p *Pool) serve(c *tracked, region string) {
 		}
 	}
 	_ = c.Close()
-	if errors.Is(err, errLiar) {
+	switch {
+	case errors.Is(err, errLiar):
 		p.lies.Add(1)
 		p.cfg.Refused.Add(region, regions.LaneGossip, regions.NotTheirs)
 		p.cfg.Logger.Warn("a member gossips under a name that its certificate does not carry", "region", region, "err", err)
+	default:
+		p.refuse(region, err)
 	}
+}
+
+// refuse counts what no node of ours sends; an end of a connection is none of it.
+func (p *Pool) refuse(region string, err error) {
+	switch {
+	case errors.Is(err, errTooLong):
+		p.cfg.Refused.Add(region, regions.LaneGossip, regions.TooLarge)
+	case errors.Is(err, errMalformed):
+		p.cfg.Refused.Add(region, regions.LaneGossip, regions.Malformed)
+	}
+}
+
+// exchange is a stream on which memberlist hears one exchange of members, which was checked
+// before a byte of it is given out, and nothing else.
+type exchange struct {
+	net.Conn
+	pool   *Pool
+	region string
+	state  *bytes.Reader // nil: not read yet
+}
+
+func (e *exchange) fill() error {
+	state, err := readState(e.Conn)
+	if err != nil {
+		return err
+	}
+	e.state = bytes.NewReader(state)
+	return nil
+}
+
+// Read gives out what was checked; it reads it first on a stream that this node opened.
+func (e *exchange) Read(b []byte) (int, error) {
+	if e.state == nil {
+		if err := e.fill(); err != nil {
+			e.pool.refuse(e.region, err)
+			return 0, err
+		}
+	}
+	return e.state.Read(b)
 }
 
 func (p *Pool) head(c net.Conn) (kind byte, name string, err error) {
@@ -224,7 +281,9 @@ func (p *Pool) head(c net.Conn) (kind byte, name string, err error) {
 	return head[0], string(text), c.SetDeadline(time.Time{})
 }
 
-// receive hands packets to memberlist; what it does not keep up with is lost.
+// receive hands packets to memberlist that a node of ours may have sent; what it does not keep
+// up with is lost, and so is what a region sends beyond packetsPerSecond: memberlist answers
+// some of them with a goroutine each.
 func (p *Pool) receive(c net.Conn, region string) error {
 	from := &net.TCPAddr{IP: addressOf(region), Port: port}
 	r := bufio.NewReaderSize(c, maxPacket)
@@ -243,7 +302,15 @@ func (p *Pool) receive(c net.Conn, region string) error {
 		if _, err := io.ReadFull(r, b); err != nil {
 			return err
 		}
-		p.probes.heard(b)
+		first, err := readPacket(b)
+		if err != nil {
+			p.refuse(region, err)
+			continue
+		}
+		if !p.flow(region) {
+			continue
+		}
+		p.probes.heard(first)
 		select {
 		case p.in <- &memberlist.Packet{Buf: b, From: from, Timestamp: p.cfg.Clock.Now()}:
 		case <-p.life.Done():
@@ -251,6 +318,26 @@ func (p *Pool) receive(c net.Conn, region string) error {
 		default:
 		}
 	}
+}
+
+// flow reports whether a region may send one more packet now.
+func (p *Pool) flow(region string) bool {
+	now := p.cfg.Clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.flows[region]
+	if now.Sub(w.since) >= time.Second || now.Before(w.since) {
+		w = window{since: now}
+	}
+	w.packets++
+	p.flows[region] = w
+	return w.packets <= packetsPerSecond
+}
+
+// window is what came in a second.
+type window struct {
+	since   time.Time
+	packets int
 }
 
 // send carries a region's packets over one connection, which is opened when there is

@@ -3,7 +3,6 @@ package gossip
 import (
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -78,8 +77,6 @@ func hints(ours Word, heard map[string]said, gateways map[string][]string, now t
 	return out
 }
 
-var errTooLong = errors.New("gossip: a word is too long")
-
 func writeWord(w io.Writer, word Word) error {
 	text, err := json.Marshal(word)
 	if err != nil {
@@ -102,5 +99,8 @@ func readWord(r io.Reader) (word Word, err error) {
 	if _, err := io.ReadFull(r, text); err != nil {
 		return Word{}, err
 	}
-	return word, json.Unmarshal(text, &word)
+	if err := json.Unmarshal(text, &word); err != nil || !named(word.Name) {
+		return Word{}, fmt.Errorf("%w: a word", errMalformed)
+	}
+	return word, nil
 }

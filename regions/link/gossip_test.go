@@ -35,7 +35,7 @@ func (l *lab) gossip(t *testing.T, region, gateway string, word gossip.Word) *go
 		gateways[n] = []string{""}
 	}
 	g.Pool = must(gossip.Open(t.Context(), gossip.Config{Region: region, Gateway: gateway, Gateways: gateways, Lines: l.regions[region].Gossip(),
-		Ours: func() gossip.Word { return *g.word.Load() }, Clock: regions.NewSteadyClock(), Pace: gossipPace, Logger: slog.New(slog.DiscardHandler)}))
+		Ours: func() gossip.Word { return *g.word.Load() }, Refused: l.regions[region].config.Refused, Clock: regions.NewSteadyClock(), Pace: gossipPace, Logger: slog.New(slog.DiscardHandler)}))
 	t.Cleanup(func() { g.Close() })
 	return g
 }
@@ -191,4 +191,46 @@ func TestB55_AMemberThatLiesAndFloods(t *testing.T) {
 	if s := l.regions["eu-west"].link("us-east"); !s.Up {
 		t.Errorf("%+v", s)
 	}
+}
+
+// A7: a packet of three bytes, from a region that has a link, ended the process; so nothing
+// that comes over the lane is given to the library before it was checked, and a stream that
+// claims 3 GiB is ended at its first bytes.
+func TestFA7_NothingThatARegionGossipsEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	l := started(t, 1, "eu-west", "us-east", "ap-south")
+	west, east := l.gossip(t, "eu-west", "", gossip.Word{Manifest: "m"}), l.gossip(t, "us-east", "", gossip.Word{Manifest: "m"})
+	west.sees(t, "eu-west", "us-east")
+	speak := func(kind byte, said []byte) (taken int) {
+		t.Helper()
+		c := must(l.regions["ap-south"].Gossip().Dial(t.Context(), "eu-west"))
+		defer c.Close()
+		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write(append([]byte{kind, byte(len("ap-south"))}, "ap-south"...)); err != nil {
+			t.Fatal(err)
+		}
+		for range 64 { // MiB
+			n, err := c.Write(said)
+			taken += n
+			if err != nil || len(said) < 1<<20 {
+				break
+			}
+		}
+		return taken
+	}
+	speak(1, []byte{0, 3, 7, 0, 0x41})
+	claim := append([]byte{9, 0x82, 0xa4, 'A', 'l', 'g', 'o', 0, 0xa3, 'B', 'u', 'f', 0xc6, 0xc0, 0, 0, 0}, make([]byte, 1<<20)...)
+	if taken := speak(2, claim); taken > 32<<20 {
+		t.Errorf("%d MiB of a claim of 3 GiB are taken", taken>>20)
+	}
+	eventually(t, 20*time.Second, func() string {
+		if got := l.regions["eu-west"].config.Refused.Totals(); len(got) != 1 || got[0].Peer != "ap-south" || got[0].Lane != regions.LaneGossip || got[0].Reason != regions.Malformed || got[0].Count != 2 {
+			return fmt.Sprint("counted: ", got)
+		}
+		return ""
+	})
+	west.sees(t, "eu-west", "us-east")
+	east.sees(t, "eu-west", "us-east")
 }
