@@ -49,6 +49,14 @@ func (h History) Check() error {
 	return nil
 }
 
+// Last is the latest epoch of the history; zero: it has none.
+func (h History) Last() api.Epoch {
+	if len(h) == 0 {
+		return api.Epoch{}
+	}
+	return h[len(h)-1].Epoch
+}
+
 // Find is the line of an epoch; false: the history has none.
 func (h History) Find(e api.Epoch) (EpochEnd, bool) {
 	for _, line := range h {

@@ -15,6 +15,7 @@ type Held struct {
 	Epoch   api.Epoch       // of a home: the one it is open under; of a copy: of its last item, zero while it has none
 	Stopped bool            // the home is fenced, the copy is frozen
 	End     uint64          // the last sequence
+	Latest  api.Epoch       // that the store's own markers and items tell of
 	Lent    string          // the region that the copy is given on to; "": none
 	Row     regions.History // that the copy goes by; nil: none
 	// Void is what lies here beyond an epoch's end and was not settled, as it is reported.
@@ -44,6 +45,7 @@ const (
 	report   act = "report"  // what is void here
 	mirrorIt act = "mirror"  // open the copy
 	lend     act = "lend"    // give the copy on, or no more
+	hold     act = "hold"    // nothing: the store goes by a later word of the authority than this one
 	giveUp   act = "give up" // a move that takes too long, or leaves more behind than was accepted
 )
 
@@ -65,7 +67,9 @@ type view struct {
 func next(v view) act {
 	switch l := &v.log; {
 	case v.abandoned():
-		return giveUp
+		return giveUp // the authority refuses an older word; where it is behind itself, this is the way on
+	case v.older():
+		return hold
 	case l.Home == v.self:
 		return v.atHome()
 	case v.held.Role == regions.RoleHome:
@@ -76,6 +80,16 @@ func next(v view) act {
 		return mirrorIt
 	}
 	return rest
+}
+
+// older: the store goes by a later word of the authority than this one is. A region whose
+// process died hears again what was decided before its death, one decision after the other.
+func (v *view) older() bool {
+	latest := v.log.Epoch
+	if r := v.log.Rival; r != nil && latest.Compare(r.Epoch) < 0 {
+		latest = r.Epoch
+	}
+	return latest.Compare(v.held.Latest) < 0
 }
 
 // abandoned: a move that does not come to its end, though its home is there, is taken back

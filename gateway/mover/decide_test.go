@@ -18,24 +18,32 @@ import (
 // region holds it, and what each of them does next. The regions are a, b and c; epochs are
 // counted, and each ended at the sequence behind it.
 func TestR14e_WhatEachRegionDoes(t *testing.T) {
-	datadriven.RunTest(t, "testdata/decide", func(t *testing.T, d *datadriven.TestData) string {
-		v := view{copies: true, allowed: true}
-		for _, arg := range d.CmdArgs {
-			set(t, &v.log, arg.Key, arg.Vals)
+	datadriven.RunTest(t, "testdata/decide", play)
+}
+
+// TestFC3_AnOlderViewDoesNothing plays testdata/older: views of the placement that are older
+// than the store's own markers.
+func TestFC3_AnOlderViewDoesNothing(t *testing.T) {
+	datadriven.RunTest(t, "testdata/older", play)
+}
+
+func play(t *testing.T, d *datadriven.TestData) string {
+	v := view{copies: true, allowed: true}
+	for _, arg := range d.CmdArgs {
+		set(t, &v.log, arg.Key, arg.Vals)
+	}
+	v.log.Epoch = epochOf(len(v.log.History) + 1)
+	var out strings.Builder
+	for line := range strings.Lines(d.Input) {
+		words := strings.Fields(line)
+		at := v
+		at.self = words[0]
+		for _, word := range words[1:] {
+			look(t, &at, word)
 		}
-		v.log.Epoch = epochOf(len(v.log.History) + 1)
-		var out strings.Builder
-		for line := range strings.Lines(d.Input) {
-			words := strings.Fields(line)
-			at := v
-			at.self = words[0]
-			for _, word := range words[1:] {
-				look(t, &at, word)
-			}
-			fmt.Fprintf(&out, "%s: %s\n", at.self, next(at))
-		}
-		return out.String()
-	})
+		fmt.Fprintf(&out, "%s: %s\n", at.self, next(at))
+	}
+	return out.String()
 }
 
 func epochOf(n int) api.Epoch {
@@ -74,6 +82,8 @@ func set(t *testing.T, l *placement.Log, key string, vals []string) {
 		}
 	case "op": // kind, step, target
 		l.Op = &placement.Op{ID: "m", Kind: placement.Kind(vals[0]), Step: placement.Step(vals[1]), Target: vals[2]}
+	case "rival": // the other claim's epoch
+		l.Rival = &placement.Log{Epoch: epochOf(int(number(t, vals[0])))}
 	case "divergent":
 		l.Op.Divergent = true
 	case "attested":
@@ -104,6 +114,8 @@ func look(t *testing.T, v *view, word string) {
 		if val != "" {
 			v.held.Home = epochOf(int(number(t, val)))
 		}
+	case "latest":
+		v.held.Latest = epochOf(int(number(t, val)))
 	case "stopped":
 		v.held.Stopped = true
 	case "end":

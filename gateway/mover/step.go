@@ -30,6 +30,9 @@ func (m *Mover) step(ctx context.Context, id api.LogID) (done bool, err error) {
 		return true, nil
 	case wait:
 		return m.wait(ctx, id, held.End, changed), nil
+	case hold:
+		return false, &api.Error{Code: api.StaleEpoch, Op: "move log", Topic: id.Topic, Region: m.cfg.Self, Field: "epoch", Value: l.Epoch.String(),
+			Hint: fmt.Sprintf("the store goes by epoch %s already, so nothing is done until the authority's later word is heard here", held.Latest)}
 	}
 	if m.cfg.Before != nil {
 		if err := m.cfg.Before(id, string(what)); err != nil {

@@ -42,8 +42,8 @@ func (t *turn) openMover(context.Context) error {
 func (m *moving) Held(ctx context.Context, id api.LogID) (mover.Held, error) {
 	log, role := m.logs.find(id)
 	if log == nil {
-		var h mover.Held
 		kept, ok, err := m.fabric.Held(ctx, id)
+		h := mover.Held{Latest: kept.Latest}
 		if ok && kept.Role == regions.RoleHome {
 			h.Home = kept.Epoch
 		}
@@ -55,6 +55,9 @@ func (m *moving) Held(ctx context.Context, id api.LogID) (mover.Held, error) {
 	}
 	head := log.Head()
 	h := mover.Held{Role: role, Lent: m.logs.lentTo(id), Epoch: head.Epoch, Stopped: tenure.State != "", End: head.Sequence, Row: tenure.History}
+	if h.Latest = tenure.Latest(); h.Latest.Compare(head.Epoch) < 0 {
+		h.Latest = head.Epoch
+	}
 	for _, d := range tenure.Diverged {
 		if d.Settled == nil {
 			h.Void = append(h.Void, placement.Divergence{Epoch: d.Epoch, Region: m.cfg.Region, From: d.From, To: d.To,

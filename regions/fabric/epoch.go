@@ -52,6 +52,18 @@ type Tenure struct {
 	Diverged    []Divergence    `json:"diverged,omitempty"`
 }
 
+// Latest is the latest epoch that the tenure tells of. A word of the authority that knows of
+// earlier ones only is older than what the store goes by.
+func (t *Tenure) Latest() api.Epoch {
+	latest := t.Epoch
+	for _, e := range []api.Epoch{t.Fenced, t.History.Last()} {
+		if latest.Compare(e) < 0 {
+			latest = e
+		}
+	}
+	return latest
+}
+
 // Cut is where a log's epoch was ended or frozen.
 type Cut struct {
 	Op       string    `json:"op"` // the operation that asked for it first

@@ -12,6 +12,7 @@ type Holding struct {
 	Role        regions.Role
 	Incarnation string    // "": of a copy that never was a home, only its records tell it
 	Epoch       api.Epoch // of its last ownership marker; zero: it has none
+	Latest      api.Epoch // that the marker tells of; zero: of none
 	Ended       bool      // the epoch was fenced here: nothing of it is appended again
 }
 
@@ -49,7 +50,7 @@ func (f *Fabric) Held(ctx context.Context, id api.LogID) (h Holding, ok bool, er
 	}
 	h = Holding{Role: regions.Role(l.heldAs()), Incarnation: l.lineage()}
 	if t := l.tail.owner; t != nil {
-		h.Epoch, h.Ended = t.Epoch, t.ended(t.Epoch)
+		h.Epoch, h.Latest, h.Ended = t.Epoch, t.Latest(), t.ended(t.Epoch)
 	}
 	return h, true, nil
 }

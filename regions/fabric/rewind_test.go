@@ -57,3 +57,38 @@ func TestR14g_PurgedCopyGoesBackAndOn(t *testing.T) {
 		}
 	}
 }
+
+// TestFC3_AnOlderHistoryChangesNothing: a copy that was given a row of epochs is given the
+// one before it again, as by a node that was started and hears anew what was decided. It
+// goes by the later one, whether it is open or opened then, and takes what that tells of.
+func TestFC3_AnOlderHistoryChangesNothing(t *testing.T) {
+	ctx, dir, id := context.Background(), t.TempDir(), mustID(t, "orders@here")
+	f := openAt(t, dir)
+	c := copyOf(t, f, nil)
+	mirror(t, c, "inc-1", []regions.Item{itemIn(1, 0), itemIn(1, 1)})
+	for _, h := range []regions.History{ended(2), ended(2, 2), ended(2), ended(2, 2)[:1]} {
+		if err := f.Learn(ctx, id, h); err != nil {
+			t.Fatalf("learn %v: %v", h, err)
+		}
+	}
+	byLatest := func(when string) {
+		t.Helper()
+		tenure, _, err := f.Tenure(id)
+		if err != nil || tenure.Latest() != epoch(3) || !slices.Equal(tenure.History, ended(2, 2)) {
+			t.Fatalf("%s: tenure %+v %v", when, tenure, err)
+		}
+	}
+	byLatest("an older one learned")
+	closeLog(t, f)
+	if h, ok, err := f.Held(ctx, id); err != nil || !ok || h.Latest != epoch(3) {
+		t.Fatalf("closed, it is held as %+v %v %v", h, ok, err)
+	}
+	c = copyOf(t, f, ended(2))
+	byLatest("opened with an older one")
+	mirror(t, c, "inc-1", []regions.Item{itemIn(3, 2)})
+	f = reopen(t, f, dir)
+	c = copyOf(t, f, ended(2))
+	if at := c.Cursor(); at.Sequence != 3 || at.Epoch != epoch(3) {
+		t.Fatalf("cursor %+v", at)
+	}
+}

@@ -76,8 +76,9 @@ func (l *store) counted(m *message) *message {
 // of the epochs that it tells of. What the copy holds beyond the end of an epoch is void
 // from then on, and the cursor goes back to where the log counts; a frozen copy goes on if
 // its epoch has ended. All of it is durable when Learn returns, and nothing is changed when
-// it fails. A history that does not reach the copy's epoch is refused with HISTORY_NEEDED,
-// one that gives an epoch another end than an earlier one with CONTESTED.
+// it fails, or by a history that is older than the one that the copy goes by. A history that
+// does not reach the copy's epoch is refused with HISTORY_NEEDED, one that gives an epoch
+// another end than an earlier one with CONTESTED.
 func (f *Fabric) Learn(ctx context.Context, id api.LogID, history regions.History) error {
 	l, err := f.opened(id, "learn history")
 	if err != nil {
@@ -166,6 +167,9 @@ func (l *store) goneBy(ctx context.Context, at end, h regions.History) (*Tenure,
 	var known regions.History
 	if at.owner != nil {
 		known = at.owner.History
+	}
+	if h.Last().Compare(known.Last()) < 0 {
+		return nil, at, nil // an older word of the authority: the copy goes by a later one
 	}
 	refused := func(code api.Code, epoch api.Epoch, hint string) error {
 		return &api.Error{Code: code, Op: "learn history", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region, Field: "epoch", Value: epoch.String(), Hint: hint}
