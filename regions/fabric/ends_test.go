@@ -62,7 +62,7 @@ func TestRA1_CutOffEndIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(path, int64(bytes.Index(b, []byte("body 40")))); err != nil {
+	if err := os.Truncate(path, int64(find(b, "body 40"))); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
