@@ -21,17 +21,18 @@ import (
 // sequence with two marks, time, size of the subject), subject, 4 bytes (size of the
 // headers), headers, body, 8 bytes (the broker's checksum). All numbers are little-endian.
 const (
-	blockRecord  = 22 // bytes before the subject
-	blockSum     = 8  // bytes after the body
-	blockHeaders = 1 << 31
-	blockMarks   = 3 << 62 // erased, or a tombstone
-	blockSuffix  = ".blk"
+	blockRecord    = 22 // bytes before the subject
+	blockSum       = 8  // bytes after the body
+	blockHeaders   = 1 << 31
+	blockMarks     = 3 << 62 // erased, or a tombstone
+	blockTombstone = 1 << 62
+	blockSuffix    = ".blk"
 )
 
 // raw is one record of a block, as far as its frame goes. Its slices are the block's.
 type raw struct {
-	sequence     uint64
-	header, body []byte
+	sequence            uint64
+	frame, header, body []byte
 }
 
 // rawRecords walks a block's records. Where the frame breaks it looks for the next
@@ -64,7 +65,7 @@ func frameOf(b []byte) (r raw, size int) {
 	if n > len(b) || head+blockSum > n {
 		return r, 0
 	}
-	r.sequence = binary.LittleEndian.Uint64(b[4:])
+	r.sequence, r.frame = binary.LittleEndian.Uint64(b[4:]), b[:n:n]
 	if word&blockHeaders == 0 {
 		return r, n
 	}

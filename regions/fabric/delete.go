@@ -166,7 +166,12 @@ func (f *Fabric) takeAgain(stream string) {
 // readKept reads back a log that is not open, without a writer.
 func (f *Fabric) readKept(ctx context.Context, stream string, id api.LogID, kind string) (*store, error) {
 	l := newStore(f, LogConfig{ID: id, Epoch: api.StaticEpoch(f.cfg.Region), MaxBytes: 1}, kind, stream)
-	var err error
+	f.mu.Lock()
+	err := f.shut[stream].err
+	f.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	if l.admin, err = f.broker.js.Stream(ctx, l.stream); err != nil {
 		return nil, fmt.Errorf("read kept log %s: %w", id, err)
 	}

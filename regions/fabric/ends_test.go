@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,8 +84,8 @@ func TestRA1_CutOffEndIsNamed(t *testing.T) {
 }
 
 // RA1, report B41: the broker's own files are damaged or gone. Its index is made anew from
-// the records; a stream whose description can't be read, or that is gone, stops the start
-// with the log named.
+// the records; a log whose description can't be read, or that is gone, stays shut and is
+// named, and takes no other log with it.
 func TestB41_DamagedFilesOfTheBroker(t *testing.T) {
 	id := mustID(t, "orders@here")
 	stream := filepath.Join("broker", "jetstream", api.DefaultTenant, "streams", fabric.StreamName(id))
@@ -106,6 +107,7 @@ func TestB41_DamagedFilesOfTheBroker(t *testing.T) {
 		dir := t.TempDir()
 		f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
 		allStored(t, appendMany(t, fabrictest.Home(t, f, "orders@here"), 0, 60))
+		allStored(t, appendMany(t, fabrictest.Home(t, f, "bills@here"), 0, 60))
 		closeNow(t, f)
 		if err := c.change(dir); err != nil {
 			t.Fatal(name, err)
@@ -116,13 +118,14 @@ func TestB41_DamagedFilesOfTheBroker(t *testing.T) {
 			closeNow(t, f)
 			continue
 		}
-		cfg := fabrictest.Config(t)
-		cfg.Dir = dir
-		f, err := fabric.Open(context.Background(), cfg)
-		if err == nil {
-			closeNow(t, f)
-		}
+		f = fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
+		_, err := f.Home(context.Background(), fabric.LogConfig{ID: id, Epoch: api.StaticEpoch("here"), MaxBytes: 1 << 20})
 		wantCode(t, err, api.ConfigInvalid)
+		denseAndOnce(t, fabrictest.Home(t, f, "bills@here"), 60)
+		if h := f.Health(); h.Logs[0].Shut != "" || h.Logs[1].Log != id.String() || !strings.Contains(h.Logs[1].Shut, "its data is gone") {
+			t.Errorf("%s: %+v", name, h.Logs)
+		}
+		closeNow(t, f)
 		if !bytes.Contains([]byte(err.Error()), []byte(id.String())) {
 			t.Errorf("%s: %v does not name the log", name, err)
 		}

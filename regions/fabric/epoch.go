@@ -196,8 +196,7 @@ func (l *store) readTenure(ctx context.Context, info *jetstream.StreamInfo) erro
 			return nil
 		}
 	}
-	return &api.Error{Code: api.StorageFailed, Op: "open log", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region, Field: "log", Value: l.cfg.ID.String(), Err: err,
-		Hint: "the log's last ownership marker is damaged or gone, and without it nobody may append: restore the data directory from a backup"}
+	return l.f.damagedLog(l.cfg.ID.String(), "the log's last ownership marker is damaged or gone, and without it nobody may append: restore the data directory from a backup", err)
 }
 
 // settleKind takes the log's role from its markers, for those who read a log that is not

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +59,9 @@ type Fabric struct {
 	wired  *wire
 	tokens atomic.Uint64 // given to requests and batches
 
-	rescued Rescued // written before anything runs
+	rescued Rescued            // written before anything runs
+	counted map[string][]Range // by stream, the broker's sequences that an unclean end left in its blocks; mu
+	shut    map[string]shut    // by the log's name in the list; mu
 
 	space   space
 	marking sync.Mutex   // one writer of the run mark at a time
@@ -90,6 +93,7 @@ func Open(ctx context.Context, cfg Config) (*Fabric, error) {
 	}
 	f := &Fabric{cfg: cfg, indexes: newIndexes(), share: newShare(), logs: map[string]*store{}, opening: map[string]bool{},
 		known: map[string]logEntry{}, clean: map[string]uint64{}, ended: map[string]uint64{}, sweeps: make(chan struct{}, 1),
+		counted: map[string][]Range{}, shut: map[string]shut{},
 		fenced: make(chan struct{}), emptied: make(chan struct{}, 1), closed: make(chan struct{}), seat: newSeat()}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := f.open(ctx); err != nil {
@@ -158,6 +162,11 @@ func (f *Fabric) openLoops() error {
 // start starts the broker, with room to spare beyond MaxStore, and brings what it took up
 // of an unclean run to disk.
 func (f *Fabric) start(ctx context.Context, spare int64, last run) (err error) {
+	if last.State != runClean {
+		if err := f.distrust(); err != nil {
+			return f.notRescued(err)
+		}
+	}
 	b, err := startBroker(ctx, &f.cfg, f.cfg.MaxStore+spare)
 	if err != nil {
 		return err
@@ -170,6 +179,9 @@ func (f *Fabric) start(ctx context.Context, spare int64, last run) (err error) {
 			return err
 		}
 		if err := f.checkStreams(ctx); err != nil {
+			return err
+		}
+		if err := f.recountAll(ctx); err != nil {
 			return err
 		}
 	}
@@ -249,8 +261,8 @@ func (f *Fabric) readMarks() (last run, err error) {
 	return last, nil
 }
 
-// checkStreams refuses to go on when a log of the list has no stream: made anew it
-// would take a second record under a position that was given away before.
+// checkStreams keeps a log of the list shut that has no stream, or lost records in an
+// earlier run: made anew it would take a second record under a position that was given away.
 func (f *Fabric) checkStreams(ctx context.Context) error {
 	have := map[string]bool{}
 	names := f.broker.js.StreamNames(ctx)
@@ -260,9 +272,20 @@ func (f *Fabric) checkStreams(ctx context.Context) error {
 	if err := names.Err(); err != nil {
 		return fmt.Errorf("list streams: %w", err)
 	}
-	for stream, e := range f.known {
-		if !have[stream] && e.State == "" {
-			return refuse("logs", e.Log, "the store's own list holds this log, but its data is gone: restore the data directory from a backup; it is never made anew", nil)
+	spoilt, err := f.spoilt()
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	known := maps.Clone(f.known)
+	maps.DeleteFunc(known, func(stream string, e logEntry) bool { return e.State != "" || f.shut[stream].last })
+	f.mu.Unlock()
+	for stream, e := range known {
+		switch {
+		case !have[stream]:
+			f.shutLog(stream, goneLog(e.Log))
+		case slices.Contains(spoilt, stream):
+			f.shutLog(stream, f.damagedLog(e.Log, "an earlier start lost records of it: restore the data directory from a backup", nil))
 		}
 	}
 	return nil

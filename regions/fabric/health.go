@@ -40,6 +40,7 @@ type LogHealth struct {
 	Bytes     uint64    // as the broker counts them; 0 when not open
 	MaxBytes  int64     // 0 when not open
 	FullSince time.Time // zero: not full
+	Shut      string    // why the log does not open; "": it does, or nobody tried
 	Stopped   string    // why the log takes nothing although the store works
 	Unread    string    // why some of its files could not be read, when last tried; "": all could
 	Damaged   uint64    // sequences found in this run whose records are damaged or missing; of more than 1,000 rows, with what lies between some
@@ -69,13 +70,16 @@ func (f *Fabric) Health() Health {
 	}
 	h.Volume, h.Sync = f.volume(), f.barrier.lasting()
 	f.mu.Lock()
-	known, logs := maps.Clone(f.known), maps.Clone(f.logs)
+	known, logs, closed := maps.Clone(f.known), maps.Clone(f.logs), maps.Clone(f.shut)
 	f.mu.Unlock()
 	for stream, e := range known {
 		if e.State != "" {
 			continue
 		}
 		lh := LogHealth{Log: e.Log, Kind: e.Kind}
+		if s := closed[stream]; s.err != nil {
+			lh.Shut = plain(s.err)
+		}
 		if l := logs[stream]; l != nil {
 			l.describe(&lh)
 			h.Usage.Bytes += lh.Bytes

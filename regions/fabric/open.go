@@ -74,6 +74,7 @@ func (f *Fabric) openLog(ctx context.Context, cfg LogConfig, kind string) (*stor
 		err = l.enroll()
 	}
 	defer f.tellEmptied()
+	f.noteOpening(stream, err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.opening, stream)
@@ -122,6 +123,9 @@ func (f *Fabric) claim(stream string, id api.LogID) (term uint64, err error) {
 		return 0, &api.Error{Code: api.NotReady, Op: "open log", Topic: id.Topic, Region: f.cfg.Region, Field: "log", Value: id.String(),
 			RetryAfter: f.cfg.Pace.Of(time.Second), Hint: "the log's deletion is decided and not finished: try again; if it stays, start the region's node again"}
 	}
+	if s := f.shut[stream]; s.last {
+		return 0, s.err
+	}
 	f.opening[stream] = true
 	return seat.Term, nil
 }
@@ -139,6 +143,9 @@ func (l *store) open(ctx context.Context) error {
 	}
 	if err := l.f.lead(ctx, l.stream); err != nil {
 		return l.readFailed(err)
+	}
+	if err := l.f.recount(ctx, l.stream, l.cfg.ID.String(), l.admin); err != nil {
+		return err
 	}
 	if err := l.recover(ctx); err != nil {
 		return err
@@ -201,7 +208,7 @@ func (l *store) create(ctx context.Context) error {
 	entry, known := l.f.known[l.key]
 	l.f.mu.Unlock()
 	if known && entry.State != stateDeleted {
-		return refuse("logs", l.cfg.ID.String(), "the store's own list holds this log, but its data is gone: restore the data directory from a backup; it is never made anew", nil)
+		return goneLog(l.cfg.ID.String())
 	}
 	if want := l.cfg.Incarnation; l.kind == kindHome && want != "" {
 		return refuse("incarnation", want, "nothing of the log is held here, although this region is its home: restore the data directory from a backup, or move the log by force to a region that has a copy of it", nil)
@@ -257,11 +264,11 @@ func (l *store) adopt(ctx context.Context) error {
 	l.f.mu.Unlock()
 	switch {
 	case !readable(meta[metaFormat]):
-		return refuse("format", meta[metaFormat], "run the version that wrote this log", nil)
+		return refuse("format", meta[metaFormat], "run the version that wrote this log", ErrDamaged)
 	case meta[metaLog] != l.cfg.ID.String():
-		return refuse("log", meta[metaLog], "the stream belongs to the log shown", nil)
+		return refuse("log", meta[metaLog], "the stream belongs to the log shown", ErrDamaged)
 	case listed && known.State == "" && known.Incarnation != meta[metaIncarnation]:
-		return refuse("incarnation", meta[metaIncarnation], "the stream is another incarnation than the store's list holds: restore the data directory from a backup", nil)
+		return refuse("incarnation", meta[metaIncarnation], "the stream is another incarnation than the store's list holds: restore the data directory from a backup", ErrDamaged)
 	}
 	l.incarnation, l.made = meta[metaIncarnation], meta[metaKind]
 	var err error
@@ -269,7 +276,7 @@ func (l *store) adopt(ctx context.Context) error {
 		l.purged, err = parseSpans(meta[metaPurged])
 	}
 	if err != nil {
-		return refuse("log", l.cfg.ID.String(), "the stream's own notes are unreadable: restore the data directory from a backup", err)
+		return refuse("log", l.cfg.ID.String(), "the stream's own notes are unreadable: restore the data directory from a backup", errors.Join(ErrDamaged, err))
 	}
 	l.reserved, l.noted = have.MaxBytes, noted(meta)
 	if l.cfg.Keep { // else what is noted stays as it is
@@ -423,14 +430,13 @@ func (l *store) recall(m *message) error {
 	if l.kind == kindHome {
 		l.term = max(l.term, m.position.Term)
 		if m.position.Incarnation != l.named {
-			return refuse("incarnation", m.position.Incarnation, "the log holds records of another incarnation: restore the data directory from a backup", nil)
+			return refuse("incarnation", m.position.Incarnation, "the log holds records of another incarnation: restore the data directory from a backup", ErrDamaged)
 		}
 	}
 	data := m.control == ""
 	if data || m.control == controlGap {
 		if m.position.Sequence <= l.tail.Sequence {
-			return &api.Error{Code: api.StorageFailed, Op: "open log", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region,
-				Hint: "the log's sequences go backwards: restore the data directory from a backup"}
+			return l.f.damagedLog(l.cfg.ID.String(), "the log's sequences go backwards: restore the data directory from a backup", nil)
 		}
 	}
 	if from := m.item.Sequence; data && l.tail.Sequence > 0 && from > l.tail.Sequence+1 && l.kind == kindHome {

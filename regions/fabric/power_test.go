@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"domicile/api"
 	"domicile/regions/fabric"
 	"domicile/regions/fabric/fabrictest"
 )
@@ -139,15 +140,17 @@ func cutPower(t *testing.T, k cutCase) {
 	}
 }
 
-// opens reports whether the store is still one; a store that lost a log refuses.
+// opens reports whether the store is still one, and the log in it.
 func opens(t *testing.T, dir string) bool {
 	t.Helper()
 	cfg := fabrictest.Config(t)
 	cfg.Dir = dir
 	f, err := fabric.Open(context.Background(), cfg)
-	if err == nil {
-		closeNow(t, f)
+	if err != nil {
+		return false
 	}
+	defer closeNow(t, f)
+	_, err = f.Home(context.Background(), fabric.LogConfig{ID: mustID(t, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 64 << 20})
 	return err == nil
 }
 

@@ -384,9 +384,8 @@ func TestRA1_MissingLogIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeNow(t, f)
-	cfg := fabrictest.Config(t)
-	cfg.Dir = dir
-	_, err := fabric.Open(context.Background(), cfg)
+	f = fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
+	_, err := f.Home(context.Background(), fabric.LogConfig{ID: l.ID(), Epoch: api.StaticEpoch("here"), MaxBytes: 1 << 20})
 	wantCode(t, err, api.ConfigInvalid)
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"domicile/api"
@@ -14,10 +15,10 @@ import (
 )
 
 // After an unclean end the broker reads its blocks anew, and cuts one where it stops making
-// sense to it, with all that lies behind. So, before it starts, the blocks are read here: of
-// one in which something is damaged a copy is kept in the quarantine folder, from which a
-// person can still take the records behind the damage. What is lost to readers is counted
-// as damaged when the log opens, as ever.
+// sense to it, with all that lies behind. So, before it starts, the blocks are read here. Of
+// one in which something is damaged a copy is kept in the quarantine folder, and what can't be
+// read is left out, so that the broker reads on behind it. What is good is counted, and held
+// against what the broker has made of it before anybody opens the log.
 
 // rescueBytes bounds what is kept; more is only said.
 const rescueBytes = 256 << 20
@@ -47,28 +48,52 @@ func (f *Fabric) rescue(last run) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if last.State == runClean {
-		return nil
-	}
 	folders, err := f.folders()
 	if err != nil {
 		return err
 	}
 	for _, name := range folders {
 		stream, ok := strings.CutPrefix(name, streamFolder)
-		if !ok || stream == controlStream {
+		if !ok {
 			continue
 		}
-		all, err := blocks(f.blocksDir(stream))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		was, err := f.unhide(stream)
+		if err == nil && (was || last.State != runClean) {
+			err = f.rescueStream(stream)
+		}
+		if err != nil && f.cfg.Cluster == nil {
+			err = f.hide(stream, f.notRescued(err))
+		}
+		if err != nil {
 			return f.notRescued(err)
 		}
-		for _, b := range all {
-			if err := f.rescueBlock(stream, b); err != nil {
-				return f.notRescued(err)
-			}
-		}
 	}
+	return nil
+}
+
+// rescueStream counts what is good in a stream's blocks.
+func (f *Fabric) rescueStream(stream string) error {
+	all, err := blocks(f.blocksDir(stream))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var good []Range
+	var gone []uint64
+	last := uint64(0)
+	for _, b := range all {
+		s, err := f.rescueBlock(stream, b, last)
+		if err != nil {
+			return err
+		}
+		last = s.last
+		good, gone = append(good, s.good...), append(gone, s.gone...)
+	}
+	slices.Sort(gone)
+	var kept []Range
+	for _, r := range good {
+		kept = append(kept, undeleted(r, r.From, r.To, gone)...)
+	}
+	f.counted[stream] = kept
 	return nil
 }
 
@@ -77,15 +102,39 @@ func (f *Fabric) notRescued(err error) error {
 		Hint: "check the disk, then start again; nothing was taken for lost", Err: err}
 }
 
-func (f *Fabric) rescueBlock(stream string, b block) error {
+// rescueBlock reads one block, and mends it.
+func (f *Fabric) rescueBlock(stream string, b block, last uint64) (survey, error) {
 	data, err := os.ReadFile(b.path)
 	if err != nil {
-		return err
+		return survey{}, err
 	}
-	places := f.damagedPlaces(data, stream)
-	if places == 0 {
-		return nil
+	sums, err := newBlockSummer(stream, b.number)
+	if err != nil {
+		return survey{}, err
 	}
+	s := surveyBlock(data, last, sums, func(r raw) bool {
+		if stream == controlStream {
+			return sums.fits(r.frame)
+		}
+		m, err := decodeFrame(r, "")
+		return err == nil && f.hash.verify(m) == nil
+	})
+	if s.places == 0 {
+		return s, nil
+	}
+	if err := f.keepBlock(stream, b, data, s.places); err != nil || s.mended == nil {
+		return s, err
+	}
+	if f.cfg.Cluster != nil {
+		if err := f.noteSpoilt(stream); err != nil {
+			return s, err
+		}
+	}
+	return s, regions.WriteWhole(b.path, s.mended)
+}
+
+// keepBlock puts a copy of a damaged block aside.
+func (f *Fabric) keepBlock(stream string, b block, data []byte, places int) error {
 	dir := filepath.Join(f.path(rescueDir), stream)
 	to := filepath.Join(dir, fmt.Sprintf("%d-%08x%s", b.number, crc32.Checksum(data, castagnoli), blockSuffix))
 	if _, err := os.Stat(to); err == nil {
@@ -105,32 +154,6 @@ func (f *Fabric) rescueBlock(stream string, b block) error {
 		return err
 	}
 	f.rescued.Files, f.rescued.Bytes = f.rescued.Files+1, f.rescued.Bytes+int64(len(data))
-	log.Error("a block is damaged: a copy is kept before the broker cuts it", "copy", to)
+	log.Error("a block is damaged: a copy is kept of it as it is", "copy", to)
 	return nil
-}
-
-// damagedPlaces counts where a block does not hold what was stored. An end that was not
-// written whole is none: nothing lies behind it, and nobody was told that it is there.
-func (f *Fabric) damagedPlaces(block []byte, stream string) (places int) {
-	subjects := [][]byte{[]byte("r." + stream), []byte("c." + stream), []byte("o." + stream)}
-	for len(block) > 0 {
-		r, size := frameOf(block)
-		if size == 0 {
-			next := nextFrame(block[1:], subjects)
-			if next < 0 {
-				return places
-			}
-			places++
-			block = block[1+next:]
-			continue
-		}
-		if r.sequence&blockMarks == 0 && r.header != nil {
-			m, err := decodeFrame(r, "")
-			if err != nil || f.hash.verify(m) != nil {
-				places++
-			}
-		}
-		block = block[size:]
-	}
-	return places
 }

@@ -1,0 +1,166 @@
+package fabric_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"domicile/api"
+	"domicile/regions/fabric"
+	"domicile/regions/fabric/fabrictest"
+)
+
+// killed is a copy of a running store's directory: what a kill would leave.
+func killed(t *testing.T, data string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	must(t, "cp", "-r", data, dir)
+	return dir
+}
+
+// zeroTail appends zeros to a file, as a file system leaves an append that was not synced.
+func zeroTail(t *testing.T, path string, n int) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = file.Write(make([]byte, n))
+	}
+	if err == nil {
+		err = file.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// C0: a log was empty at a clean stop, took records in the next run, and its block ends in
+// zeros after a power cut. The broker's index of that stop ends in zeros too, and says that
+// the log is empty.
+func TestFC0_AnIndexFromBeforeTheRecordsIsNotBelieved(t *testing.T) {
+	data := t.TempDir()
+	for range 2 {
+		f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = data })
+		fabrictest.Home(t, f, "orders@here")
+		closeNow(t, f)
+	}
+	f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = data })
+	allStored(t, appendMany(t, fabrictest.Home(t, f, "orders@here"), 0, 500))
+	for _, zeros := range []int{0, 8, 30, 100, 4096} {
+		t.Run(fmt.Sprint(zeros), func(t *testing.T) {
+			dir := killed(t, data)
+			zeroTail(t, blockFiles(t, dir, mustID(t, "orders@here"))[0], zeros)
+			f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
+			l := fabrictest.Home(t, f, "orders@here")
+			holed(t, l, 500)
+			if s := fabrictest.Append(t, l, record(500)); s.Err != nil || s.Position.Sequence != 501 {
+				t.Fatalf("the next: %+v", s)
+			}
+			closeNow(t, f)
+			f = fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
+			holed(t, fabrictest.Home(t, f, "orders@here"), 501)
+		})
+	}
+}
+
+// twoLogs is a running store with 60 records in each of two logs.
+func twoLogs(t *testing.T, data string) {
+	t.Helper()
+	f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = data })
+	allStored(t, appendMany(t, fabrictest.Home(t, f, "bills@here"), 0, 60))
+	allStored(t, appendMany(t, fabrictest.Home(t, f, "orders@here"), 0, 60))
+}
+
+// C0: blocks that are damaged are read anew after an unclean end. The broker would cut each
+// at the first damage, with all that lies behind.
+func TestFC0_DamageCostsNothingThatLiesBehindIt(t *testing.T) {
+	data := t.TempDir()
+	twoLogs(t, data)
+	dir, id := killed(t, data), mustID(t, "orders@here")
+	flip(t, dir, id, "body 0", 5)                                    // the first record's body
+	flip(t, dir, id, "Domicile-Id: id-000019", 3)                    // a header's name
+	flip(t, dir, id, "body 39", 7+3)                                 // the broker's own checksum
+	flip(t, dir, id, "body 48", 7+8+1)                               // the size of the record behind
+	flip(t, dir, id, "body 59", 7+3)                                 // the broker's own checksum, of the last record
+	zeroTail(t, blockFiles(t, dir, mustID(t, "bills@here"))[0], 100) // no damage
+	lost := []fabric.Range{{From: 1, To: 1}, {From: 20, To: 20}, {From: 50, To: 50}}
+	for range 2 {
+		f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
+		holed(t, fabrictest.Home(t, f, "orders@here"), 60, lost...)
+		holed(t, fabrictest.Home(t, f, "bills@here"), 60)
+		h := f.Health()
+		if h.Logs[0].Damaged != 0 || h.Logs[1].Damaged != 3 || h.Logs[1].Shut != "" || h.Kept.Files != 1 {
+			t.Errorf("health %+v", h)
+		}
+		closeNow(t, f)
+	}
+}
+
+// C0: the broker makes less of a log than its blocks held. The log stays shut, over the next
+// start too, and says so; the other one serves.
+func TestFC0_ALogThatTheBrokerLosesRecordsOfStaysShut(t *testing.T) {
+	data := t.TempDir()
+	twoLogs(t, data)
+	dir, id := killed(t, data), mustID(t, "orders@here")
+	blank := filepath.Join(filepath.Dir(filepath.Dir(blockFiles(t, dir, id)[0])), "__new_msgs__") // the broker takes it for a purge
+	if err := errors.Join(os.Mkdir(blank, 0o700), os.WriteFile(filepath.Join(blank, "2.blk"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
+		isShut(t, f, id)
+		closeNow(t, f)
+	}
+}
+
+// C0: a file of one log can't be read. The log stays shut, and says so; the other one serves.
+// Once the file can be read the log opens, and nothing is lost.
+func TestFC0_AFileThatCannotBeReadShutsItsLogAlone(t *testing.T) {
+	data := t.TempDir()
+	twoLogs(t, data)
+	dir, id := killed(t, data), mustID(t, "orders@here")
+	block := blockFiles(t, dir, id)[0]
+	if err := errors.Join(os.Rename(block, block+".away"), os.Mkdir(block, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
+		isShut(t, f, id)
+		closeNow(t, f)
+	}
+	if err := errors.Join(os.Remove(block), os.Rename(block+".away", block)); err != nil {
+		t.Fatal(err)
+	}
+	f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
+	holed(t, fabrictest.Home(t, f, "orders@here"), 60)
+}
+
+// isShut fails unless a log is refused as damaged, status says so, and bills is whole.
+func isShut(t *testing.T, f *fabric.Fabric, id api.LogID) {
+	t.Helper()
+	_, err := f.Home(context.Background(), fabric.LogConfig{ID: id, Epoch: api.StaticEpoch("here"), MaxBytes: 64 << 20})
+	if !errors.Is(err, fabric.ErrDamaged) {
+		t.Errorf("opened: %v", err)
+	}
+	holed(t, fabrictest.Home(t, f, "bills@here"), 60)
+	if h := f.Health(); h.Logs[0].Shut != "" || h.Logs[1].Shut == "" {
+		t.Errorf("status %+v", h.Logs)
+	}
+}
+
+// C0, A1: what is written into a log's own subjects behind the store's back can't be gone by:
+// the log stays shut, and says so. The other one serves.
+func TestFC0_ABadOwnershipRecordShutsItsLogAlone(t *testing.T) {
+	dir, id := t.TempDir(), mustID(t, "orders@here")
+	f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
+	for _, log := range []string{"bills@here", "orders@here"} {
+		allStored(t, appendMany(t, fabrictest.Home(t, f, log), 0, 60))
+	}
+	if _, err := f.JetStream().Publish(context.Background(), "o."+fabric.StreamName(id), []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	f = reopen(t, f, dir)
+	isShut(t, f, id)
+}
