@@ -45,7 +45,7 @@ type Counters interface {
 	Read(topic string, records, withheld int)
 }
 
-// Config is what a Gateway works with. All of it is required except Counters and EpochEnd.
+// Config is what a Gateway works with. All of it is required except Counters, EpochEnd and Shut.
 type Config struct {
 	Self       string // this region
 	Federation *regions.Federation
@@ -53,6 +53,8 @@ type Config struct {
 	Gate       *policy.Gate
 	// Homes finds an open log that this region owns.
 	Homes func(api.LogID) (regions.HomeLog, bool)
+	// Shut says why a log stays shut here; nil: it may yet open. The function may be nil.
+	Shut func(api.LogID) error
 	// Logs lists the logs of a topic that this region holds, homes and copies.
 	Logs func(topic string) []regions.Log
 	// EpochEnd is the last sequence up to which a log counts in an epoch; false: that is not

@@ -125,6 +125,11 @@ func (w *walk) settle(ack api.Ack, err error) {
 // store hands an admitted record to the writer of its log in this region.
 func (g *Gateway) store(r api.Record, route Route, revision string, settle func(api.Ack, error)) {
 	log, ok := g.Homes(route.Log)
+	if !ok && g.Shut != nil && g.Shut(route.Log) != nil {
+		settle(api.Ack{}, &api.Error{Code: api.StorageFailed, Op: "store", Topic: r.Topic, Region: g.Self,
+			Hint: "the log is damaged on the disk of its home and stays shut; nothing was stored: domicile status there says why"})
+		return
+	}
 	if !ok {
 		settle(api.Ack{}, &api.Error{Code: api.NotReady, Op: "store", Topic: r.Topic, Region: g.Self,
 			Hint: "the log is not open yet; send it again with the same id"})

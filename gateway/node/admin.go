@@ -204,6 +204,8 @@ func (n *Node) warnings() []string {
 			out = append(out, l.Log+": some records can't be read from this disk, and are not taken for lost: "+l.Unread)
 		}
 		switch {
+		case l.Shut != "":
+			out = append(out, l.Log+": damaged on this disk and shut; the other logs go on: "+l.Shut)
 		case l.Stopped != "":
 			out = append(out, l.Log+": "+l.Stopped)
 		case !l.FullSince.IsZero():

@@ -58,7 +58,8 @@ func newLogBook(n *Node) *logBook {
 }
 
 // open opens every log that the manifest gives to this region, as home or as copy. New ones
-// for which the store has no place yet are late.
+// for which the store has no place yet are late. One that is damaged stays shut, which status
+// says, and takes no other with it.
 func (b *logBook) open(ctx context.Context) error {
 	federation := b.federation.Snapshot()
 	for _, name := range federation.Topics() {
@@ -67,6 +68,7 @@ func (b *logBook) open(ctx context.Context) error {
 			switch err := b.openAs(ctx, id, federation.Role(id, b.self), federation); {
 			case waits(err):
 				b.late = append(b.late, id)
+			case errors.Is(err, fabric.ErrDamaged): // the store has said it
 			case err != nil:
 				return err
 			}

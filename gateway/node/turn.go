@@ -175,7 +175,7 @@ func (t *turn) movable(log api.LogID, _ string) bool {
 func (t *turn) openGateway(context.Context) error {
 	var err error
 	t.gateway, err = gateway.New(gateway.Config{
-		Self: t.cfg.Region, Federation: t.federation, Placement: t.federation, Gate: t.gate, Homes: t.logs.writable, Logs: t.logs.readable, EpochEnd: t.epochEnd,
+		Self: t.cfg.Region, Federation: t.federation, Placement: t.federation, Gate: t.gate, Homes: t.logs.writable, Shut: t.fabric.Shut, Logs: t.logs.readable, EpochEnd: t.epochEnd,
 		Links: t.mesh, Lags: (*lags)(t), Clock: t.seams.Clock, Pace: t.seams.Pace, Counters: t.admin,
 	})
 	if err != nil {

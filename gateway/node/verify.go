@@ -43,6 +43,9 @@ func (n *Node) verifyTopic(ctx context.Context, req *pb.VerifyTopicRequest, send
 	}
 	for _, h := range logs {
 		m := &pb.VerifyTopicResponse{Log: wire.LogToProto(h.id), Role: string(h.role), Stopped: "it is kept on disk and not open, as federation.yaml does not name it"}
+		if err := n.fabric.Shut(h.id); err != nil {
+			report(m, fabric.Verified{}, err)
+		}
 		if h.log != nil {
 			v, err := n.fabric.Verify(ctx, h.id)
 			if ctx.Err() != nil {

@@ -298,7 +298,9 @@ func (f *Fabric) take(s jetstream.Stream) error {
 		return err
 	}
 	var last seatRecord
-	if _, err := readControl(ctx, s, subjectSeat, &last); err != nil {
+	if _, err := readControl(ctx, s, subjectSeat, &last); errors.Is(err, errGarbled) {
+		f.cfg.Logger.Error("the last term is taken from what the nodes promised", "error", err) // each promised it before it was used
+	} else if err != nil {
 		return err
 	}
 	next := seatRecord{Term: max(last.Term, f.members.promises.get().Term) + 1, Node: f.cfg.Cluster.Node}

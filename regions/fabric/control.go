@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -69,7 +70,10 @@ func readControl(ctx context.Context, s jetstream.Stream, subject string, v any)
 	if err != nil {
 		return false, err
 	}
-	return true, json.Unmarshal(m.Data, v)
+	if err := json.Unmarshal(m.Data, v); err != nil {
+		return true, fmt.Errorf("%w: %s: %w", errGarbled, subject, err)
+	}
+	return true, nil
 }
 
 // appendControl appends a record that expects its place, and returns once it is committed.
@@ -85,6 +89,9 @@ func (f *Fabric) appendControl(ctx context.Context, subject string, v any, expec
 	return a.Sequence, nil
 }
 
+// errGarbled is of a record of the control stream that is not what a node wrote.
+var errGarbled = errors.New("a record of the region's control stream is unreadable")
+
 // settleIdentity makes the region's id and hash key once, and holds this node's mark
 // against them ever after.
 func (f *Fabric) settleIdentity(ctx context.Context, s jetstream.Stream) error {
@@ -93,6 +100,10 @@ func (f *Fabric) settleIdentity(ctx context.Context, s jetstream.Stream) error {
 	}
 	var w who
 	found, err := readControl(ctx, s, subjectWho, &w)
+	if id := f.identity(); errors.Is(err, errGarbled) && id.Fabric != "" {
+		f.cfg.Logger.Error("the region's identity is taken from this node's own mark", "error", err)
+		w, err = who{id.Fabric, id.HashKey}, nil
+	}
 	if err != nil {
 		return err
 	}
@@ -162,6 +173,9 @@ type listedLog struct {
 
 // readList takes the region's list over as this node's own.
 func (f *Fabric) readList(ctx context.Context, s jetstream.Stream) error {
+	f.mu.Lock()
+	was := maps.Clone(f.known)
+	f.mu.Unlock()
 	all := map[string]listedLog{}
 	for next := uint64(1); ; {
 		m, err := s.GetMsg(ctx, next, jetstream.WithGetMsgSubject(subjectLog+">"))
@@ -172,10 +186,18 @@ func (f *Fabric) readList(ctx context.Context, s jetstream.Stream) error {
 			return err
 		}
 		at := listedLog{sequence: m.Sequence}
+		stream := strings.TrimPrefix(m.Subject, subjectLog)
 		if err := json.Unmarshal(m.Data, &at.entry); err != nil {
-			return err
+			// That one log stays shut: whether it was deleted, or how often it was made, is not known.
+			var had bool
+			at.entry, had = was[stream]
+			f.shutLog(stream, f.damagedLog(at.entry.Log, "its entry in the region's list of logs is unreadable: restore the nodes from a backup", err))
+			if !had {
+				next = m.Sequence + 1
+				continue
+			}
 		}
-		all[strings.TrimPrefix(m.Subject, subjectLog)] = at
+		all[stream] = at
 		next = m.Sequence + 1
 	}
 	f.mu.Lock()

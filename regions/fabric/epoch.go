@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -195,6 +196,9 @@ func (l *store) readTenure(ctx context.Context, info *jetstream.StreamInfo) erro
 			l.voids.Store(&t.Diverged)
 			return nil
 		}
+	}
+	if l.f.cfg.Cluster != nil { // the other nodes may have it whole
+		err = errors.Join(err, l.f.noteSpoilt(l.stream))
 	}
 	return l.f.damagedLog(l.cfg.ID.String(), "the log's last ownership marker is damaged or gone, and without it nobody may append: restore the data directory from a backup", err)
 }

@@ -19,7 +19,7 @@ import (
 // and takes no other log with it.
 var ErrDamaged = errors.New("the log is damaged here")
 
-// shut is why a log is not open; mu is held.
+// shut is why a log is not open.
 type shut struct {
 	err  error
 	last bool // until the next start; else the next opening tries again
@@ -44,6 +44,17 @@ func (f *Fabric) noteOpening(stream string, err error) {
 	case err == nil:
 		delete(f.shut, stream)
 	}
+}
+
+// Shut is why a log did not open when it was last tried; nil: it did, or nobody tried.
+func (f *Fabric) Shut(id api.LogID) error {
+	stream, err := streamName(id)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.shut[stream].err
 }
 
 // damagedLog refuses a log whose data can't be gone by.

@@ -164,3 +164,35 @@ func TestFC0_ABadOwnershipRecordShutsItsLogAlone(t *testing.T) {
 	f = reopen(t, f, dir)
 	isShut(t, f, id)
 }
+
+// C0, A1: records of the control stream of a region of three are garbled behind its back. The
+// next holder takes the seat, and opens every log but the one whose entry can't be read.
+func TestFC0_AGarbledControlStreamStopsNoRegionOfThree(t *testing.T) {
+	r := fabrictest.NewTrio(t)
+	r.Start()
+	holder := r.Holder()
+	f := r.Node(holder)
+	id := mustID(t, "orders@here")
+	for _, log := range []string{"bills@here", "orders@here"} {
+		fabrictest.Home(t, f, log)
+	}
+	term := func(f *fabric.Fabric) uint64 { seat, _ := f.Seat(); return seat.Term }
+	before := term(f)
+	for _, subject := range []string{"s.who", "s.seat", "s.log." + fabric.StreamName(id), "s.log.nothing"} {
+		if _, err := f.JetStream().Publish(t.Context(), subject, []byte("{\"term\":")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = f.StepDown(t.Context())
+	_ = f.Vacate(t.Context())
+	next := r.Node(r.Holder(holder))
+	if term(next) <= before {
+		t.Errorf("term %d after %d", term(next), before)
+	}
+	if _, err := next.Home(t.Context(), fabric.LogConfig{ID: id, Epoch: api.StaticEpoch("here"), MaxBytes: 64 << 20}); !errors.Is(err, fabric.ErrDamaged) {
+		t.Errorf("opened: %v", err)
+	}
+	if s := fabrictest.Append(t, fabrictest.Home(t, next, "bills@here"), record(0)); s.Err != nil {
+		t.Error(s.Err)
+	}
+}
