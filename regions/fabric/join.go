@@ -55,6 +55,9 @@ func (f *Fabric) openMember(ctx context.Context, last run) (err error) {
 	if slices.Contains(lacks, streamFolder+controlStream) && !f.cfg.Cluster.Rejoin {
 		return f.lost(lacks) // it is never deleted
 	}
+	if err := f.writeRun(run{State: runOpen, Boot: f.boot}); err != nil { // the broker writes as soon as it is started
+		return fmt.Errorf("write run mark: %w", err)
+	}
 	member := f.identity().Joined && len(lacks) == 0
 	first, cancel := context.WithTimeout(ctx, f.cfg.Pace.Of(askWithin))
 	err = f.comeIn(first, lacks)

@@ -2,11 +2,19 @@ package fabric_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/minio/highwayhash"
 
 	"domicile/api"
 	"domicile/regions/fabric"
@@ -194,5 +202,80 @@ func TestFC0_AGarbledControlStreamStopsNoRegionOfThree(t *testing.T) {
 	}
 	if s := fabrictest.Append(t, fabrictest.Home(t, next, "bills@here"), record(0)); s.Err != nil {
 		t.Error(s.Err)
+	}
+}
+
+// emptyIndexes gives every store of the broker's below a directory, those of its groups too, the index that
+// it writes of one that never held anything, and every last block a tail of zeros.
+func emptyIndexes(t *testing.T, dir string, zeros int) (stores int) {
+	t.Helper()
+	last := map[string]string{}
+	err := filepath.WalkDir(filepath.Join(dir, "broker"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".blk" && last[filepath.Dir(path)] <= path {
+			last[filepath.Dir(path)] = path
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for msgs, block := range last {
+		key := sha256.Sum256([]byte(filepath.Base(filepath.Dir(msgs))))
+		sum, err := highwayhash.New64(key[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		number, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(block), ".blk"))
+		if err != nil || number > 127 {
+			t.Fatalf("block %s: %v", block, err)
+		}
+		index := []byte{11, 4, 0, 0, 0, 0, 0, 0, 0, 1, byte(number), 0, 1, 0, 0, 0, 0, 0, 0, byte(number), 0, 0, 0, 0, 0, 0, 0, 0}
+		_, _ = sum.Write(index)
+		if err := os.WriteFile(filepath.Join(msgs, "index.db"), sum.Sum(index), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		zeroTail(t, block, zeros)
+	}
+	return len(last)
+}
+
+// C0: the power of all three nodes goes at once, and every index of each, of the logs, the
+// control stream and the groups, is one from before the records.
+func TestFC0_NoNodeOfThreeBelievesAnOldIndex(t *testing.T) {
+	r := fabrictest.NewTrio(t)
+	r.Start()
+	d := newDesk(t, r, "orders@here")
+	stored := d.append(0, 300)
+	after := map[string]string{}
+	for node, c := range r.Configs {
+		after[node] = killed(t, c.Dir)
+	}
+	for _, node := range slices.Sorted(maps.Keys(after)) {
+		if err := r.Close(node); err != nil {
+			t.Log(err)
+		}
+		c := r.Configs[node]
+		c.Dir = after[node]
+		r.Configs[node] = c
+		if n := emptyIndexes(t, c.Dir, 100); n < 4 {
+			t.Fatalf("%d stores", n)
+		}
+	}
+	r.Start()
+	checkLog(t, newDesk(t, r, "orders@here").log(), stored)
+}
+
+// C0: the index that a log got while it was empty, at a clean stop or by the broker's ticker,
+// meets tails of zeros of any length.
+func TestFC0_AnIndexOfAnEmptyLogMeetsAnyTail(t *testing.T) {
+	data := t.TempDir()
+	twoLogs(t, data)
+	for zeros := 1; zeros <= 4096; zeros = zeros*3 + 1 {
+		dir := killed(t, data)
+		emptyIndexes(t, dir, zeros)
+		f := fabrictest.Open(t, func(c *fabric.Config) { c.Dir = dir })
+		holed(t, fabrictest.Home(t, f, "orders@here"), 60)
+		holed(t, fabrictest.Home(t, f, "bills@here"), 60)
+		closeNow(t, f)
 	}
 }
