@@ -64,7 +64,11 @@ func powerCut(t *testing.T, c cutCase) {
 func inNamespace(t *testing.T, run func(*testing.T)) {
 	t.Helper()
 	if os.Getenv(insideNamespace) == "" {
-		cmd := exec.Command("unshare", "-m", "--propagation", "private", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=60s")
+		timeout := "5m"
+		if os.Getenv("DOMICILE_LONG") != "" {
+			timeout = "60m"
+		}
+		cmd := exec.Command("unshare", "-m", "--propagation", "private", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+timeout)
 		cmd.Env = append(os.Environ(), insideNamespace+"=1")
 		out, err := cmd.CombinedOutput()
 		if strings.Contains(string(out), "--- SKIP") {
