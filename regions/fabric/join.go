@@ -44,11 +44,12 @@ func (f *Fabric) openMember(ctx context.Context, last run) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, stream := range spoilt {
+	for _, name := range spoilt {
+		folder := spoiltFolder(name)
 		switch {
-		case f.cfg.Cluster.Rejoin:
-			lacks = append(lacks, streamFolder+stream) // as good as gone
-		case f.hasFolder(streamFolder + stream):
+		case f.cfg.Cluster.Rejoin, folder == name && f.hasFolder(folder): // a group that forgot has no vote
+			lacks = append(lacks, folder) // as good as gone
+		case f.hasFolder(folder):
 			f.unfit.Store(true)
 		}
 	}

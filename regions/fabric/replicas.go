@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -236,6 +237,14 @@ func (f *Fabric) replicaAudits() []Verified {
 // spoiltFile lists the streams of which this node's disk lost records that its siblings have.
 const spoiltFile = "damaged.json"
 
+// spoiltFolder is the folder that an entry of that list is of: a stream, or the folder of a group.
+func spoiltFolder(name string) string {
+	if strings.HasPrefix(name, votesFolder) {
+		return name
+	}
+	return streamFolder + name
+}
+
 // noteSpoilt keeps in mind, also over starts, that a log is damaged on this node's disk.
 func (f *Fabric) noteSpoilt(stream string) error {
 	f.unfit.Store(true)
@@ -270,7 +279,7 @@ func (f *Fabric) setAside() error {
 		return err
 	}
 	for _, stream := range streams {
-		from, to := f.folderPath(streamFolder+stream), f.path(quarantineDir+"/"+stream)
+		from, to := f.folderPath(spoiltFolder(stream)), f.path(quarantineDir+"/"+filepath.Base(stream))
 		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
 			continue // set aside by a start that got no further, or deleted with its log
 		}

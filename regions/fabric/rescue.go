@@ -55,6 +55,9 @@ func (f *Fabric) rescue(last run) error {
 	for _, name := range folders {
 		stream, ok := strings.CutPrefix(name, streamFolder)
 		if !ok {
+			if err := f.rescueGroup(name, last); err != nil {
+				return f.notRescued(err)
+			}
 			continue
 		}
 		was, err := f.unhide(stream)
@@ -66,6 +69,29 @@ func (f *Fabric) rescue(last run) error {
 		}
 		if err != nil {
 			return f.notRescued(err)
+		}
+	}
+	return nil
+}
+
+// rescueGroup notes a group that would forget what it agreed on, as the broker cuts its blocks
+// at the first damage too.
+func (f *Fabric) rescueGroup(folder string, last run) error {
+	if last.State == runClean || f.cfg.Cluster == nil {
+		return nil
+	}
+	all, err := blocks(filepath.Join(f.folderPath(folder), "msgs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, b := range all {
+		s, err := readBlock(b, filepath.Base(folder), 0, nil)
+		if err == nil && s.mended != nil {
+			f.cfg.Logger.Error("what a group of replicas agreed on is damaged on this disk", "block", b.path)
+			err = f.noteSpoilt(folder)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -104,25 +130,21 @@ func (f *Fabric) notRescued(err error) error {
 
 // rescueBlock reads one block, and mends it.
 func (f *Fabric) rescueBlock(stream string, b block, last uint64) (survey, error) {
-	data, err := os.ReadFile(b.path)
-	if err != nil {
-		return survey{}, err
-	}
-	sums, err := newBlockSummer(stream, b.number)
-	if err != nil {
-		return survey{}, err
-	}
-	s := surveyBlock(data, last, sums, func(r raw) bool {
-		if stream == controlStream {
-			return sums.fits(r.frame)
-		}
+	intact := func(r raw) bool {
 		m, err := decodeFrame(r, "")
 		return err == nil && f.hash.verify(m) == nil
-	})
+	}
+	if stream == controlStream {
+		intact = nil // it has no checksums of ours
+	}
+	s, err := readBlock(b, stream, last, intact)
+	if err != nil {
+		return s, err
+	}
 	if s.places == 0 {
 		return s, nil
 	}
-	if err := f.keepBlock(stream, b, data, s.places); err != nil || s.mended == nil {
+	if err := f.keepBlock(stream, b, s); err != nil || s.mended == nil {
 		return s, err
 	}
 	if f.cfg.Cluster != nil {
@@ -134,13 +156,14 @@ func (f *Fabric) rescueBlock(stream string, b block, last uint64) (survey, error
 }
 
 // keepBlock puts a copy of a damaged block aside.
-func (f *Fabric) keepBlock(stream string, b block, data []byte, places int) error {
+func (f *Fabric) keepBlock(stream string, b block, s survey) error {
+	data := s.block
 	dir := filepath.Join(f.path(rescueDir), stream)
 	to := filepath.Join(dir, fmt.Sprintf("%d-%08x%s", b.number, crc32.Checksum(data, castagnoli), blockSuffix))
 	if _, err := os.Stat(to); err == nil {
 		return nil // of an earlier start
 	}
-	log := f.cfg.Logger.With("block", b.path, "damaged_places", places)
+	log := f.cfg.Logger.With("block", b.path, "damaged_places", s.places)
 	free, total, err := f.cfg.Hooks.Free(f.cfg.Dir)
 	if size := int64(len(data)); err != nil || f.rescued.Bytes+size > rescueBytes || free-size < reserveOf(total) {
 		f.rescued.Over++

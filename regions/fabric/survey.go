@@ -6,12 +6,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash"
+	"os"
 
 	"github.com/minio/highwayhash"
 )
 
 // survey is what one of the broker's blocks holds, as it is read before the broker starts.
 type survey struct {
+	block  []byte   // as it was read
 	good   []Range  // the broker's sequences of the messages that are what was stored
 	gone   []uint64 // the broker's sequences that are deleted by word of this block
 	places int      // where it is not what was stored; an end that was not written whole is none
@@ -59,8 +61,25 @@ func (s blockSummer) next(b []byte) int {
 	return -1
 }
 
-// surveyBlock reads a block that follows the broker's sequence last. intact judges a message
-// by what it holds.
+// readBlock surveys a block of a store that follows the broker's sequence last. intact judges a
+// message by what it holds; nil: by the broker's checksum alone.
+func readBlock(b block, store string, last uint64, intact func(raw) bool) (survey, error) {
+	data, err := os.ReadFile(b.path)
+	if err != nil {
+		return survey{}, err
+	}
+	sums, err := newBlockSummer(store, b.number)
+	if err != nil {
+		return survey{}, err
+	}
+	if intact == nil {
+		intact = func(r raw) bool { return sums.fits(r.frame) }
+	}
+	s := surveyBlock(data, last, sums, intact)
+	s.block = data
+	return s, nil
+}
+
 func surveyBlock(block []byte, last uint64, sums blockSummer, intact func(raw) bool) (s survey) {
 	var out []byte // what is kept, from the first damage on
 	keep := func(at int) {
@@ -72,7 +91,7 @@ func surveyBlock(block []byte, last uint64, sums blockSummer, intact func(raw) b
 	for at := 0; at < len(block); {
 		r, size := frameOf(block[at:])
 		frame := block[at : at+size]
-		message := size > 0 && r.sequence&blockMarks == 0 && r.header != nil && intact(r)
+		message := size > 0 && r.sequence&blockMarks == 0 && intact(r)
 		if size == 0 || !sums.fits(frame) {
 			if size > 0 && inPlace(r, block[at+size:], last, message) {
 				// The broker takes it for good, and who reads it sees what it is.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/minio/highwayhash"
 
@@ -278,4 +279,48 @@ func TestFC0_AnIndexOfAnEmptyLogMeetsAnyTail(t *testing.T) {
 		holed(t, fabrictest.Home(t, f, "bills@here"), 60)
 		closeNow(t, f)
 	}
+}
+
+// C0: what a group of one node agreed on is damaged in the middle of a block, which the broker
+// would cut. That node forgets nothing: it stays out of its region, which goes on with two,
+// until it is told to rejoin, and is filled then.
+func TestFC0_ANodeWhoseGroupsWouldForgetStaysOut(t *testing.T) {
+	r := fabrictest.NewTrio(t)
+	r.Start()
+	stored := newDesk(t, r, "orders@here").append(0, 300)
+	c := r.Configs["a"]
+	c.Dir = killed(t, c.Dir)
+	if err := r.Close("a"); err != nil {
+		t.Log(err)
+	}
+	r.Configs["a"] = c
+	files, err := filepath.Glob(filepath.Join(c.Dir, "broker", "jetstream", "SYS", "_js_", "*", "msgs", "*.blk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hit := 0
+	for _, path := range files {
+		b, err := os.ReadFile(path)
+		if err == nil && len(b) > 10_000 {
+			hit++
+			b[len(b)/2] ^= 1
+			err = os.WriteFile(path, b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if hit == 0 {
+		t.Fatalf("no group holds much: %v", files)
+	}
+	if why := refusedStart(t, c); !strings.Contains(why, "rejoin") {
+		t.Errorf("refused with %s", why)
+	}
+	more := newDesk(t, r, "orders@here")
+	checkLog(t, more.log(), append(stored, more.append(300, 400)...))
+	r.Configs["a"].Cluster.Rejoin = true
+	r.Start("a")
+	within(t, 2*time.Minute, "the node is filled", func() bool {
+		return len(r.Node("a").Spoilt()) == 0 && r.Node("a").Members()[0].Lacks == ""
+	})
 }
