@@ -2,6 +2,7 @@ package council
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,8 +44,8 @@ func openAudit(dir string) (*auditFile, error) {
 	return a, nil
 }
 
-// find reads the file to its last whole line. A half one is what a kill left: it goes, and
-// is written again.
+// find reads the file to its last whole line. A half one is what a kill left, one with zeros in
+// it what a power cut left of an append: it goes, with what lies behind it, and is written again.
 func (a *auditFile) find() error {
 	r, whole := bufio.NewReader(a.file), int64(0)
 	for {
@@ -58,6 +59,9 @@ func (a *auditFile) find() error {
 		var e struct {
 			Number  uint64
 			Missing struct{ To uint64 }
+		}
+		if bytes.IndexByte(line, 0) >= 0 {
+			break
 		}
 		if err := json.Unmarshal(line, &e); err != nil {
 			return err

@@ -103,3 +103,21 @@ func TestR14e_SnapshotBringsALateVoterForward(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestFC0_AnAuditWhoseLastWriteIsHalfZerosOpens: of an append that was not synced a file system
+// leaves zeros where pages were not written, also in front of ones that were.
+func TestFC0_AnAuditWhoseLastWriteIsHalfZerosOpens(t *testing.T) {
+	dir := t.TempDir()
+	text := "{\"Number\":1}\n{\"Number\":2}\n" + string(make([]byte, 100)) + "\"}\n{\"Number\":5}\n"
+	if err := os.WriteFile(filepath.Join(dir, auditName), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := openAudit(dir)
+	if err != nil || a.number != 2 {
+		t.Fatalf("%+v: %v", a, err)
+	}
+	defer a.file.Close()
+	if left, err := os.ReadFile(filepath.Join(dir, auditName)); err != nil || string(left) != text[:26] {
+		t.Fatalf("left %q: %v", left, err)
+	}
+}
