@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -127,6 +128,12 @@ func (f *Fabric) endOf(ctx context.Context, stream string, id api.LogID) (entry 
 	entry = f.known[stream]
 	f.mu.Unlock()
 	opened := l != nil
+	if !opened && f.Shut(id) != nil { // as far as it is known
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		entry.Last = f.ended[entry.Incarnation]
+		return entry, 0, nil
+	}
 	if !opened {
 		if l, err = f.readKept(ctx, stream, id, entry.Kind); err != nil {
 			return entry, 0, err
@@ -218,6 +225,7 @@ func (f *Fabric) finishDeletion(ctx context.Context, stream string, e logEntry) 
 	l := f.logs[stream]
 	delete(f.logs, stream)
 	delete(f.clean, stream)
+	delete(f.counted, stream)
 	maps.DeleteFunc(f.ended, func(key string, _ uint64) bool {
 		return key == e.Incarnation || strings.HasPrefix(key, e.Incarnation+".")
 	})
@@ -228,6 +236,11 @@ func (f *Fabric) finishDeletion(ctx context.Context, stream string, e logEntry) 
 	}
 	if err := f.broker.js.DeleteStream(ctx, anew(stream, e.Made)); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("delete %s: %w; the decision stands, the next start goes on with it", e.Log, err)
+	}
+	if f.cfg.Cluster == nil { // a log that was shut: the broker does not know its folder
+		if err := errors.Join(os.RemoveAll(f.folderPath(streamFolder+stream)), f.forgive(stream)); err != nil {
+			return fmt.Errorf("delete %s: %w; the decision stands, the next start goes on with it", e.Log, err)
+		}
 	}
 	f.step("data gone")
 	if f.barrier != nil && f.failure.Load() == nil {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -44,6 +45,20 @@ func (f *Fabric) noteOpening(stream string, err error) {
 	case err == nil:
 		delete(f.shut, stream)
 	}
+}
+
+// forgive ends what is known against a log that is deleted.
+func (f *Fabric) forgive(stream string) error {
+	f.mu.Lock()
+	delete(f.shut, stream)
+	f.mu.Unlock()
+	f.identifying.Lock()
+	defer f.identifying.Unlock()
+	all, err := f.spoilt()
+	if err != nil || !slices.Contains(all, stream) {
+		return err
+	}
+	return writeJSON(f.path(spoiltFile), slices.DeleteFunc(all, func(s string) bool { return s == stream }))
 }
 
 // Shut is why a log did not open when it was last tried; nil: it did, or nobody tried.
