@@ -13,7 +13,7 @@ import (
 	"domicile/chaos/drill/history"
 	"domicile/chaos/drill/oracle"
 	"domicile/regions"
-	"domicile/regions/loss"
+	"domicile/regions/identity"
 )
 
 // HistoryFile is the history in a drill's folder. ApprovalsFolder is where people put
@@ -32,10 +32,10 @@ type Config struct {
 	Digest     string // of the plan's file
 	Dir        string // of this drill, made already; nothing in it is replaced
 	Nodes      map[string]*Node
-	Approvals  []string          // signed statements: of the drill, and of moves in it
-	Confirmed  bool              // somebody has said yes to what real records it costs
-	Controller string            // this program and its version
-	Trust      loss.Certificates // by whom regions' reports of loss may be signed; nil: signatures are not checked
+	Approvals  []string       // signed statements: of the drill, and of moves in it
+	Confirmed  bool           // somebody has said yes to what real records it costs
+	Controller string         // this program and its version
+	Trust      identity.Trust // by whom regions' reports of loss may be signed; nil: signatures are not checked
 	Clock      regions.Clock
 	Say        func(line string)  // told of each step, for people; nil: nobody is
 	Every      time.Duration      // between two questions to a region for its lags and links; 0: 500 ms

@@ -142,16 +142,23 @@ func (s *Service) caughtUp(ctx context.Context, id api.LogID, r placement.Result
 	}
 }
 
-// Approved refuses a move under way whose approvals do not hold by this node's own trust
-// and roles. Home and target ask it before they act: the authority counts names.
-func (s *Service) Approved(l placement.Log) error {
+// Approved refuses a move under way to a region that this node's own manifest does not name,
+// and one whose approvals do not hold, for exactly this move, by its own trust and roles. Home
+// and target ask it before they act, whatever the authority says.
+func (s *Service) Approved(id api.LogID, l placement.Log) error {
 	op := l.Op
 	if op == nil {
 		return nil
 	}
+	if err := Named(s.Federation, id, op.Target); err != nil {
+		return err
+	}
 	_, need := l.Approved()
 	if need == 0 {
 		return nil
+	}
+	if err := bound(op.Plan, l.Binding()); err != nil {
+		return err
 	}
 	var signed []approval.Signed
 	var why []string
@@ -168,7 +175,7 @@ func (s *Service) Approved(l placement.Log) error {
 		why = append(why, err.Error())
 	}
 	if len(people) < need {
-		return short(api.LogID{}, len(people), need, rolesFor(op.Kind), why)
+		return short(id, len(people), need, rolesFor(op.Kind), why)
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func Make(r Request, f Facts, until time.Time) Plan {
 	}
 	p := Plan{Request: r, Expires: until.UTC().Truncate(time.Second), Log: f.Log, Copies: f.Copies, RTO: f.RTO, Heard: f.Up(f.Log.Home)}
 	m := &making{Plan: &p, facts: &f}
-	m.bound()
+	m.limit()
 	for _, check := range rules() {
 		m.ask(check.rule, check.ask)
 	}
@@ -130,7 +130,8 @@ func (p *Plan) Refusal() error {
 	return e
 }
 
-// name is the plan's id: when it ends, and a hash of all that it rests on.
+// name is the plan's id: when it ends, a hash of all that it rests on, and what binds it to
+// the one move that it stands for, which is what everyone can compare who was not there.
 func (p *Plan) name() string {
 	type outcome struct {
 		Rule  string
@@ -153,7 +154,17 @@ func (p *Plan) name() string {
 		panic("plan: " + err.Error()) // only strings, numbers and a time whose year is now
 	}
 	sum := sha256.Sum256(text)
-	return p.Expires.Format(stamp) + "-" + hex.EncodeToString(sum[:16])
+	move := p.move()
+	return p.Expires.Format(stamp) + "-" + hex.EncodeToString(sum[:16]) + "-" + move.Binding(p.Log.Incarnation, p.Log.Epoch)
+}
+
+// bound refuses a plan's name that binds it to another move, or to none.
+func bound(plan, binding string) error {
+	if binding != "" && strings.HasSuffix(plan, "-"+binding) {
+		return nil
+	}
+	return &api.Error{Code: api.PermissionDenied, Op: "check plan", Field: "plan", Value: plan,
+		Hint: "it stands for another move: its target, what may be lost, what is set aside or attested is not what people read in it"}
 }
 
 const stamp = "20060102T150405Z"
@@ -168,8 +179,8 @@ func ends(id string) (time.Time, error) {
 	return until, nil
 }
 
-// bound fills in what a forced move would leave behind and how long it has to wait.
-func (m *making) bound() {
+// limit fills in what a forced move would leave behind and how long it has to wait.
+func (m *making) limit() {
 	if m.Kind != placement.Forced {
 		return
 	}

@@ -245,8 +245,7 @@ func conflict(field, value, hint string) error {
 func (s *Service) begin(ctx context.Context, p *Plan, who, reason string, signed []consent) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Pace.Of(submitWithin))
 	defer cancel()
-	move := placement.Move{Kind: p.Kind, Target: p.Target, HomeDigest: p.homeDigest(), TargetDigest: p.Log.Terms.Digest,
-		Accepted: p.Accept, Divergent: p.Divergent, Attested: p.Attest, Overrides: p.Overrides}
+	move := p.move()
 	op := opOf(p.ID)
 	c := s.command(placement.Begin, op, &p.Log, who, reason)
 	c.Plan, c.Move = p.ID, &move
@@ -259,6 +258,12 @@ func (s *Service) begin(ctx context.Context, p *Plan, who, reason string, signed
 		}
 	}
 	return nil
+}
+
+// move is what begin asks the authority for.
+func (p *Plan) move() placement.Move {
+	return placement.Move{Kind: p.Kind, Target: p.Target, HomeDigest: p.homeDigest(), TargetDigest: p.Log.Terms.Digest,
+		Accepted: p.Accept, Divergent: p.Divergent, Attested: p.Attest, Overrides: p.Overrides}
 }
 
 // homeDigest is "" where the home could not be asked; the checks have compared it

@@ -214,7 +214,7 @@ func TestR14f_WhatIsBegunIsWhatWasPlanned(t *testing.T) {
 	if l.Op == nil || l.Op.Plan != id || l.Op.Actor != "ada" || len(l.Op.Approvals) != 1 || l.Op.Approvals[0].Actor != "eve" {
 		t.Fatalf("begun: %+v", l.Op)
 	}
-	if err := o.Approved(l); err != nil {
+	if err := o.Approved(news, l); err != nil {
 		t.Errorf("home and target: %v", err)
 	}
 	if _, err := o.Start(ctx, "ada", planned(), id, "r", false, []string{consent}); err != nil {
@@ -295,7 +295,7 @@ func TestR14f_HomeAndTargetCheckApprovalsThemselves(t *testing.T) {
 		c.Op, c.Plan, c.Approvals = opOf(id), id, []placement.Approval{a}
 		o.do(c)
 		now, _ := o.place.Log(news)
-		if err := o.Approved(now); api.CodeOf(err) != api.PlacementRefused || !strings.Contains(err.Error(), "S12") {
+		if err := o.Approved(news, now); api.CodeOf(err) != api.PlacementRefused || !strings.Contains(err.Error(), "S12") {
 			t.Errorf("%+v: %v", a, err)
 		}
 	}
@@ -303,11 +303,11 @@ func TestR14f_HomeAndTargetCheckApprovalsThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 	now, _ := o.place.Log(news)
-	if err := o.Approved(now); err != nil {
+	if err := o.Approved(news, now); err != nil {
 		t.Error(err)
 	}
 	o.clock.Advance(2 * time.Hour)
-	if err := o.Approved(now); err == nil {
+	if err := o.Approved(news, now); err == nil {
 		t.Error("an approval that has ended still counts")
 	}
 }
@@ -329,7 +329,7 @@ func TestR14f_AttestedTakesTwoPeople(t *testing.T) {
 	if got, need := l.Approved(); !l.Op.Attested || l.Op.Step != placement.Begun || got != 2 || need != 2 {
 		t.Fatalf("%d of %d: %+v", got, need, l.Op)
 	}
-	if err := o.Approved(l); err != nil {
+	if err := o.Approved(news, l); err != nil {
 		t.Error(err)
 	}
 	var e *api.Error

@@ -27,7 +27,7 @@ func TermsOf(f *regions.Federation, g *policy.Generation, id api.LogID) (placeme
 	}
 	r := &t.Failover
 	out := placement.Terms{Mode: placement.Manual, Isolation: placement.Accept, RPO: r.RPO, Approvals: r.Approvals, Digest: f.TopicDigest(id.Topic),
-		Address: mark("address", f.Name(), id.String())}
+		Address: address(f, id)}
 	if r.FenceAfter > 0 {
 		out.Isolation, out.FenceAfter = placement.FenceAfter, r.FenceAfter
 	}

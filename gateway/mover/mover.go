@@ -97,7 +97,10 @@ type Logs interface {
 // Policy is this region's own judgement of moves. Nil functions agree.
 type Policy struct {
 	// Approved refuses a move whose approvals do not hold.
-	Approved func(placement.Log) error
+	Approved func(id api.LogID, l placement.Log) error
+	// Named refuses a region that this region's manifest does not name as one that the log may
+	// be moved to; nil: none is refused.
+	Named func(id api.LogID, region string) error
 	// MayHold refuses, with HOME_OUTSIDE_BOUNDARY, a log of which this region's policy does
 	// not let everything that it holds, or may come to hold, go from one region to another
 	// and rest there. It reads what of the log it has not read yet, as far as ctx lets it.

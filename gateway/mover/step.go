@@ -24,6 +24,10 @@ func (m *Mover) step(ctx context.Context, id api.LogID) (done bool, err error) {
 	}
 	v := m.view(id, l, held)
 	what := next(v)
+	if err := m.named(id, &v); err != nil {
+		m.note(id, &l, wait)
+		return false, err
+	}
 	m.note(id, &l, what)
 	switch what {
 	case rest:
@@ -44,11 +48,20 @@ func (m *Mover) step(ctx context.Context, id api.LogID) (done bool, err error) {
 	return false, m.do(ctx, id, what, &v)
 }
 
+// named refuses to give a log that is this region's own up to one that its manifest does not
+// name, whatever the authority says.
+func (m *Mover) named(id api.LogID, v *view) error {
+	if m.cfg.Policy.Named == nil || v.held.Role != regions.RoleHome || v.log.Home == m.cfg.Self {
+		return nil
+	}
+	return m.cfg.Policy.Named(id, v.log.Home)
+}
+
 // view takes in what a decision depends on.
 func (m *Mover) view(id api.LogID, l placement.Log, held Held) view {
 	got, need := l.Approved()
 	v := view{self: m.cfg.Self, log: l, held: held, copies: m.cfg.Logs.Copies(id),
-		allowed: got >= need && (l.Op == nil || m.cfg.Policy.Approved == nil || m.cfg.Policy.Approved(l) == nil)}
+		allowed: got >= need && (l.Op == nil || m.cfg.Policy.Approved == nil || m.cfg.Policy.Approved(id, l) == nil)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.logs[id]

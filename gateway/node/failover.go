@@ -29,11 +29,11 @@ func (n *Node) openFailover(context.Context) error {
 }
 
 // approved refuses a move under way whose approvals do not hold by this node's own trust.
-func (n *Node) approved(l placement.Log) error {
+func (n *Node) approved(id api.LogID, l placement.Log) error {
 	if n.moves == nil || n.moves.Service == nil {
 		return nil
 	}
-	return n.moves.Service.Approved(l)
+	return n.moves.Service.Approved(id, l)
 }
 
 // operators are the roles of node.yaml. Under --dev the one caller has all of them, and

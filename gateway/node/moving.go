@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"domicile/api"
+	"domicile/gateway/failover"
 	"domicile/gateway/mover"
 	"domicile/gateway/placer"
 	"domicile/regions"
@@ -23,7 +24,8 @@ func (t *turn) openMover(context.Context) error {
 	m := (*moving)(t)
 	t.mover = mover.New(mover.Config{
 		Self: t.cfg.Region, Authority: t.placer, Logs: m,
-		Policy: mover.Policy{Approved: m.approved, MayHold: m.mayHold, Up: m.up},
+		Policy: mover.Policy{Approved: m.approved, MayHold: m.mayHold, Up: m.up,
+			Named: func(id api.LogID, region string) error { return failover.Named(m.federation, id, region) }},
 		Clock:  t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Before: t.seams.Hooks.Move,
 	})
 	ctx, cancel := context.WithCancel(t.life)

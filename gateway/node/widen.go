@@ -9,6 +9,7 @@ import (
 
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
+	"domicile/gateway/failover"
 	"domicile/regions/approval"
 	"domicile/regions/placement"
 )
@@ -39,14 +40,19 @@ func (n *Node) widenTerms(ctx context.Context, req *pb.WidenTermsRequest) (*pb.G
 	if err != nil {
 		return nil, err
 	}
-	g := &governing{act: "widen", topic: id.Topic, plan: planOf("widen", n.federation.Name(), c.Log, c.Expect.String(), string(terms)),
-		says: widened(id, from, *c.Terms), approvals: 2, role: approval.Compliance, may: []string{approval.Operator, approval.Incident, approval.Compliance}}
+	g := n.widening(&c, terms)
+	g.topic, g.says, g.may = id.Topic, widened(id, from, *c.Terms), []string{approval.Operator, approval.Incident, approval.Compliance}
 	g.do = func(ctx context.Context, who, reason string, people []placement.Approval) error {
 		c.Actor, c.Reason, c.Approvals, c.Plan = who, reason, people, g.plan
 		_, err := n.placer.Submit(ctx, c)
 		return err
 	}
 	return n.govern(ctx, g, req.GetPlan(), req.GetReason(), req.GetDryRun(), req.GetApprovals())
+}
+
+// widening is whose consent it takes that a log goes further, to exactly these terms.
+func (n *Node) widening(c *placement.Command, terms []byte) *governing {
+	return &governing{act: "widen", plan: planOf("widen", n.federation.Name(), c.Log, c.Expect.String(), string(terms)), approvals: 2, role: approval.Compliance}
 }
 
 // widened says in words what changes of a log's terms.
@@ -64,4 +70,37 @@ func widened(id api.LogID, from, to placement.Terms) []string {
 		out = append(out, id.String()+" moves by another rule: its declaration in federation.yaml differs from what the authority has")
 	}
 	return out
+}
+
+// mayPlace is asked where the authority's leader is, of what a region sends, by this node's
+// own manifest, trust and roles.
+func (n *Node) mayPlace(c placement.Command, l placement.Log) error {
+	if c.Verb != placement.Alter || len(c.Approvals) == 0 {
+		return failover.MayPlace(n.verifier(), n.federation, &c, &l)
+	}
+	denied := func(why string) error {
+		return &api.Error{Code: api.PermissionDenied, Op: "widen terms", Field: "approvals", Value: c.Actor, Hint: why}
+	}
+	terms, err := json.Marshal(c.Terms)
+	if err != nil {
+		return err
+	}
+	g := n.widening(&c, terms)
+	if c.Plan != g.plan {
+		return denied("they stand for other terms than these")
+	}
+	var texts []string
+	for _, a := range c.Approvals {
+		if _, err := approval.Parse(a.Signed); err != nil {
+			return denied("they are not signed")
+		}
+		texts = append(texts, a.Signed)
+	}
+	people, err := n.consents(g, c.Actor, texts)
+	for _, a := range c.Approvals {
+		if err == nil && !slices.Contains(people, a) {
+			err = &api.Error{Code: api.PlacementRefused, Op: g.act, Region: n.cfg.Region, Field: "approvals", Value: a.Actor, Hint: "this approval does not count where the authority's leader is"}
+		}
+	}
+	return err
 }

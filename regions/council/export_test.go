@@ -3,6 +3,7 @@ package council
 import (
 	"context"
 
+	"domicile/regions/identity"
 	"domicile/regions/placement"
 )
 
@@ -25,11 +26,30 @@ func AsVersion(c Config, reads byte) Config {
 }
 
 // SubmitAs submits a command as one that needs a version.
-func (v *Voter) SubmitAs(ctx context.Context, version byte, c placement.Command) (placement.Result, error) {
+func (v *Voter) SubmitAs(ctx context.Context, by identity.Signer, version byte, c placement.Command) (placement.Result, error) {
 	data, err := c.Encode()
 	if err != nil {
 		return placement.Result{}, err
 	}
 	data[0] = version
-	return v.submit(ctx, data)
+	return v.submit(ctx, &c, data, func() (*proof, error) { return v.proven(by, &c, data) })
+}
+
+// SubmitBy submits a command that another region sends.
+func (v *Voter) SubmitBy(ctx context.Context, by identity.Signer, c placement.Command) (placement.Result, error) {
+	if err := submittable(c); err != nil {
+		return placement.Result{}, err
+	}
+	data, err := c.Encode()
+	if err != nil {
+		return placement.Result{}, err
+	}
+	return v.submit(ctx, &c, data, func() (*proof, error) { return v.proven(by, &c, data) })
+}
+
+// Prove signs a command whether its sender may send it or not.
+func Prove(by identity.Signer, authority string, version uint64, command []byte) any {
+	p := &proof{Authority: authority, Version: version}
+	p.Signed, _ = identity.SignWith(by, p.digest(command))
+	return p
 }

@@ -20,7 +20,7 @@ import (
 
 func (w *world) follow(name, cache string, voters ...string) *council.Follower {
 	w.t.Helper()
-	f, err := council.Follow(council.FollowerConfig{Cache: cache, Lines: w.line(name, false), Voters: voters, Clock: w.clock, Pace: pace, Log: slog.New(slog.DiscardHandler)})
+	f, err := council.Follow(council.FollowerConfig{Cache: cache, Lines: w.line(name, false), Voters: voters, Clock: w.clock, Pace: pace, Log: slog.New(slog.DiscardHandler), Identity: w.id(name)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -39,8 +39,9 @@ func TestR14e_FollowerStartsFromItsCache(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
-	own := declared("M", "eu-west", movable(placement.FenceAfter))
-	own.Region = "sa-north"
+	terms := movable(placement.FenceAfter)
+	terms.Allowed = []string{"ap-south", "eu-west", "sa-north", "us-east"}
+	own := declared("M", "sa-north", terms)
 	if _, err := f.Submit(ctx, own); err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +56,8 @@ func TestR14e_FollowerStartsFromItsCache(t *testing.T) {
 	}
 	cold := w.follow("sa-north", cache, "ap-south")
 	defer cold.Close()
-	for _, log := range []string{"L", "M"} {
-		if l, ok := cold.Log(log); !ok || l.Home != "eu-west" {
+	for log, home := range map[string]string{"L": "eu-west", "M": "sa-north"} {
+		if l, ok := cold.Log(log); !ok || l.Home != home {
 			t.Fatalf("%s is not in the cache", log)
 		}
 	}
@@ -153,8 +154,8 @@ func TestR14g_RegionsSpeakForThemselves(t *testing.T) {
 	defer cancel()
 	foreign := step(placement.Prove, "L", "m", "eu-west", api.StaticEpoch("eu-west"))
 	foreign.Proof = &placement.Proof{Kind: placement.Marker}
-	if _, err := f.Submit(ctx, foreign); api.CodeOf(err) != api.PermissionDenied {
-		t.Fatal(err)
+	if code, _, err := w.liar("sa-north").ask("ap-south", foreign, false, nil); code != api.PermissionDenied {
+		t.Fatal(code, err)
 	}
 	foreign.Region, foreign.Proof.Kind = "", placement.Lapsed
 	if _, err := f.Submit(ctx, foreign); api.CodeOf(err) != api.PermissionDenied {

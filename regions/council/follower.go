@@ -12,6 +12,7 @@ import (
 
 	"domicile/api"
 	"domicile/regions"
+	"domicile/regions/identity"
 	"domicile/regions/placement"
 )
 
@@ -20,9 +21,11 @@ type FollowerConfig struct {
 	Cache  string   // path of the placement cache
 	Lines  Lines    // only dialed
 	Voters []string // regions to ask, nearest first
-	Clock  regions.Clock
-	Pace   regions.Pace
-	Log    *slog.Logger
+	// Identity signs what this region sends.
+	Identity identity.Signer
+	Clock    regions.Clock
+	Pace     regions.Pace
+	Log      *slog.Logger
 }
 
 // Follower keeps a copy of the placement on a gateway that has no vote. It starts cold
@@ -93,25 +96,37 @@ func (f *Follower) Submit(ctx context.Context, c placement.Command) (r placement
 	if err != nil {
 		return r, err
 	}
-	err = f.ask(ctx, request{Command: data}, func(a reply) { r = a.Result })
+	proven := func() (p *proof, err error) {
+		f.mu.RLock()
+		defer f.mu.RUnlock()
+		return prove(f.cfg.Identity, f.state, &c, data)
+	}
+	err = f.ask(ctx, func() (request, error) {
+		p, err := proven()
+		return request{Command: data, Proof: p}, err
+	}, func(a reply) { r = a.Result })
 	return r, err
 }
 
 // Renew prolongs the leases of the region whose certificate the lines show. Count them
 // from before the call.
 func (f *Follower) Renew(ctx context.Context, region string) (g placement.Grant, err error) {
-	err = f.ask(ctx, request{Renew: region}, func(a reply) { g = a.Grant })
+	err = f.ask(ctx, same(request{Renew: region}), func(a reply) { g = a.Grant })
 	return g, err
 }
 
 // ask asks one voter after the other until one has an answer, the one that had the last one
 // first. One that hangs uses up its own share of the time and nobody else's.
-func (f *Follower) ask(ctx context.Context, q request, take func(reply)) error {
+func (f *Follower) ask(ctx context.Context, next func() (request, error), take func(reply)) error {
 	if len(f.cfg.Voters) == 0 {
 		return &api.Error{Code: api.AuthorityUnreachable, Op: "place log", Field: "voters", Hint: "no voter is configured"}
 	}
 	first, tries, all := int(f.answered.Load()), 0, len(f.cfg.Voters)
 	return again(ctx, f.cfg.Pace.Of(retryEvery), func() (bool, error) {
+		q, err := next()
+		if err != nil {
+			return false, err
+		}
 		at, left := (first+tries)%all, all-tries%all
 		tries++
 		share := f.cfg.Pace.Of(lineTimeout)
@@ -125,9 +140,14 @@ func (f *Follower) ask(ctx context.Context, q request, take func(reply)) error {
 			f.answered.Store(int32(at))
 			take(a)
 		}
+		if api.CodeOf(err) == api.VersionMismatch && tries < all {
+			err = &api.Error{Code: api.NotReady, Op: "place log", Err: err, Hint: "another voter may be of a later version"}
+		}
 		return sent, err
 	})
 }
+
+func same(q request) func() (request, error) { return func() (request, error) { return q, nil } }
 
 func ignore(string, hello) {}
 

@@ -50,7 +50,7 @@ func TestR14e_FoundFromCacheThenTheOldMajorityReturns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
 	w.until("the old leader has seen it and refuses", func() bool {
-		_, err := w.seats[w.leaderOf("ap-south", "eu-west")].Submit(ctx, declared("M", "eu-west", movable(placement.Accept)))
+		_, err := w.seats[w.leaderOf("ap-south", "eu-west")].SubmitBy(ctx, w.id("eu-west"), declared("M", "eu-west", movable(placement.Accept)))
 		return api.CodeOf(err) == api.Contested
 	})
 	if l, _ := w.seats["us-east"].Log("L"); l.Home != "us-east" {
@@ -70,7 +70,7 @@ func TestR14e_FoundFromCacheThenTheOldMajorityReturns(t *testing.T) {
 	if l.Status != placement.Contested || l.Rival.Home != "ap-south" {
 		t.Fatalf("%+v", l)
 	}
-	resolve := placement.Command{Verb: placement.Resolve, ID: "r", Log: "L", Expect: l.Epoch, Actor: "anna", Reason: "ap-south has more", Winner: l.Rival.Epoch, Home: "ap-south"}
+	resolve := placement.Command{Verb: placement.Resolve, ID: "r", Log: "L", Region: "ap-south", Expect: l.Epoch, Actor: "anna", Reason: "ap-south has more", Winner: l.Rival.Epoch, Home: "ap-south"}
 	if r := w.must("us-east", resolve); r.Status != placement.Opening || r.Epoch.Term != 2 {
 		t.Fatalf("%+v", r)
 	}
@@ -142,7 +142,7 @@ func TestR14e_TwoFoundingsOfOneGeneration(t *testing.T) {
 	defer cancel()
 	for _, name := range w.names {
 		w.until(name+" refuses to decide", func() bool {
-			_, err := w.seats[name].Submit(ctx, declared("M", name, movable(placement.Accept)))
+			_, err := w.seats[name].SubmitBy(ctx, w.id(name), declared("M", name, movable(placement.Accept)))
 			return api.CodeOf(err) == api.Contested
 		})
 		if _, err := w.seats[name].Renew(ctx); api.CodeOf(err) != api.Contested {
@@ -170,7 +170,7 @@ func (w *world) leaderOf(names ...string) (leader string) {
 func (w *world) flip(at, log, op, target string, e api.Epoch, end uint64) {
 	w.t.Helper()
 	w.must(at, forced(log, op, target, e, true))
-	prove, cut, frozen := step(placement.Prove, log, op, "", e), step(placement.FixCut, log, op, target, e), step(placement.Frozen, log, op, target, e)
+	prove, cut, frozen := step(placement.Prove, log, op, target, e), step(placement.FixCut, log, op, target, e), step(placement.Frozen, log, op, target, e)
 	prove.Proof = &placement.Proof{Kind: placement.Diverges}
 	cut.Point, frozen.Point = &placement.Point{End: end}, &placement.Point{End: end}
 	none := placement.Loss{Span: forced(log, op, target, e, true).Move.Accepted.Span}

@@ -38,14 +38,16 @@ type world struct {
 	dirs  map[string]string
 	seats map[string]*council.Voter
 	reads map[string]byte // version of commands that a voter reads; none: the program's
+	ids   map[string]*identity.Identity
 
-	mu    sync.Mutex
-	ports map[string]string
-	gone  map[string]bool       // regions that nothing reaches and that reach nothing
-	open  map[*wire]bool        //
-	split map[[2]string]bool    // pairs with no way between them
-	calls map[[2]string]int     // how often a region dialed another
-	lines map[string]*testLines //
+	mu      sync.Mutex
+	ports   map[string]string
+	gone    map[string]bool       // regions that nothing reaches and that reach nothing
+	open    map[*wire]bool        //
+	split   map[[2]string]bool    // pairs with no way between them
+	calls   map[[2]string]int     // how often a region dialed another
+	refused *regions.PeerRefusals // by all voters
+	lines   map[string]*testLines //
 }
 
 func newWorld(t *testing.T, names ...string) *world {
@@ -55,8 +57,8 @@ func newWorld(t *testing.T, names ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, ca: ca, clock: clock, names: names, dirs: map[string]string{}, seats: map[string]*council.Voter{}, reads: map[string]byte{},
-		ports: map[string]string{}, gone: map[string]bool{}, split: map[[2]string]bool{}, calls: map[[2]string]int{}, open: map[*wire]bool{}, lines: map[string]*testLines{}}
+	w := &world{t: t, ca: ca, clock: clock, names: names, dirs: map[string]string{}, seats: map[string]*council.Voter{}, reads: map[string]byte{}, ids: map[string]*identity.Identity{},
+		ports: map[string]string{}, gone: map[string]bool{}, split: map[[2]string]bool{}, calls: map[[2]string]int{}, refused: regions.NewPeerRefusals(clock), open: map[*wire]bool{}, lines: map[string]*testLines{}}
 	t.Cleanup(func() {
 		for name := range w.seats {
 			w.stop(name)
@@ -88,7 +90,7 @@ func founding(t *testing.T, names ...string) *world {
 
 func (w *world) start(name string) {
 	w.t.Helper()
-	c := council.Config{Dir: w.dirs[name], Lines: w.line(name, true), Boot: regions.SystemBootClock, Pace: pace, Log: slog.New(slog.DiscardHandler)}
+	c := council.Config{Dir: w.dirs[name], Lines: w.line(name, true), Boot: regions.SystemBootClock, Pace: pace, Log: slog.New(slog.DiscardHandler), Identity: w.id(name), Refused: w.refused}
 	v, err := council.Open(council.AsVersion(c, w.reads[name]))
 	if err != nil {
 		w.t.Fatal(err)
@@ -148,7 +150,7 @@ func (w *world) other(than string) string {
 func (w *world) submit(name string, c placement.Command) (placement.Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
-	return w.seats[name].Submit(ctx, c)
+	return w.seats[name].SubmitBy(ctx, w.id(c.Region), c)
 }
 
 func (w *world) must(name string, c placement.Command) placement.Result {
@@ -242,20 +244,29 @@ type accepted struct {
 	region string
 }
 
-func (w *world) line(name string, listens bool) *testLines {
+// id is a region's certificate. It is called by one goroutine.
+func (w *world) id(name string) *identity.Identity {
 	w.t.Helper()
+	if id := w.ids[name]; id != nil {
+		return id
+	}
 	cert, key, err := w.ca.Issue(identity.Region, name, w.clock.Now(), time.Hour)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	id, err := identity.New(cert, key, w.ca.CertPEM(), w.clock)
-	if err != nil {
+	if w.ids[name], err = identity.New(cert, key, w.ca.CertPEM(), w.clock); err != nil {
 		w.t.Fatal(err)
 	}
-	l := &testLines{world: w, self: name, id: id, accepted: make(chan accepted), closed: make(chan struct{})}
+	return w.ids[name]
+}
+
+func (w *world) line(name string, listens bool) *testLines {
+	w.t.Helper()
+	l := &testLines{world: w, self: name, id: w.id(name), accepted: make(chan accepted), closed: make(chan struct{})}
 	if !listens {
 		return l
 	}
+	var err error
 	if l.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		w.t.Fatal(err)
 	}
@@ -337,7 +348,7 @@ func (l *testLines) Close() error {
 
 // declared is a log that may move between the world's first two regions.
 func declared(log, home string, terms placement.Terms) placement.Command {
-	return placement.Command{Verb: placement.Declare, ID: "declare/" + log, Log: log, Actor: "anna", Reason: "test", Home: home, Expect: api.StaticEpoch(home), Terms: &terms}
+	return placement.Command{Verb: placement.Declare, ID: "declare/" + log, Log: log, Region: home, Actor: "anna", Reason: "test", Home: home, Expect: api.StaticEpoch(home), Terms: &terms}
 }
 
 func movable(isolation placement.Isolation) placement.Terms {
@@ -351,7 +362,7 @@ func movable(isolation placement.Isolation) placement.Terms {
 
 func forced(log, op, target string, e api.Epoch, divergent bool) placement.Command {
 	span := time.Second
-	return placement.Command{Verb: placement.Begin, ID: op, Log: log, Expect: e, Actor: "anna", Reason: "test", Plan: "p",
+	return placement.Command{Verb: placement.Begin, ID: op, Log: log, Expect: e, Region: target, Actor: "anna", Reason: "test", Plan: "p",
 		Move: &placement.Move{Kind: placement.Forced, Target: target, TargetDigest: "d", Accepted: placement.Loss{Span: &span}, Divergent: divergent}}
 }
 

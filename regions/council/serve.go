@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"domicile/api"
+	"domicile/regions"
 	"domicile/regions/placement"
 )
 
@@ -188,6 +189,7 @@ func (v *Voter) feed(conn net.Conn, h hello) {
 // request is what a region asks of a voter.
 type request struct {
 	Command   []byte        `json:",omitempty"` // encoded
+	Proof     *proof        `json:",omitempty"` // of who sent the command; none from programs before it was asked for
 	Renew     string        `json:",omitempty"` // region
 	Change    *VoterChange  `json:",omitempty"`
 	Members   bool          `json:",omitempty"` // who votes, by the leader
@@ -235,7 +237,7 @@ func (v *Voter) answer(conn net.Conn, peer string, generation uint32) {
 
 func (v *Voter) renewFor(ctx context.Context, q request, peer string) (placement.Grant, error) {
 	if !q.Forwarded && q.Renew != peer {
-		return placement.Grant{}, foreign(q.Renew, peer)
+		return placement.Grant{}, v.refuse(peer, regions.NotTheirs, foreign(q.Renew, peer))
 	}
 	if q.Forwarded {
 		return v.renewHere(ctx, q.Renew)
@@ -246,7 +248,7 @@ func (v *Voter) renewFor(ctx context.Context, q request, peer string) (placement
 // changeFor changes who votes on behalf of a voter.
 func (v *Voter) changeFor(ctx context.Context, q request, peer string) error {
 	if !q.Forwarded && q.Change.Region != peer {
-		return foreign(q.Change.Region, peer)
+		return v.refuse(peer, regions.NotTheirs, foreign(q.Change.Region, peer))
 	}
 	if q.Forwarded {
 		_, err := v.changeHere(ctx, *q.Change)
@@ -255,26 +257,34 @@ func (v *Voter) changeFor(ctx context.Context, q request, peer string) error {
 	return v.ChangeVoters(ctx, *q.Change)
 }
 
-func (v *Voter) submitFor(ctx context.Context, q request, peer string) (placement.Result, error) {
+// submitFor brings a region's command further, or judges it, if this voter leads. What a
+// voter forwards it has verified, so it answers for whatever is wrong with that.
+func (v *Voter) submitFor(ctx context.Context, q request, peer string) (r placement.Result, err error) {
 	c, err := placement.DecodeCommand(q.Command, v.cfg.reads)
-	if err != nil {
+	switch {
+	case api.CodeOf(err) == api.BadRequest:
+		return r, v.refuse(peer, regions.Malformed, err)
+	case err != nil:
 		var e *api.Error
 		if errors.As(err, &e) {
 			e.Region = v.mark.Region // the caller asks on behalf of another
 		}
-		return placement.Result{}, err
-	}
-	if err := submittable(c); err != nil {
-		return placement.Result{}, err
-	}
-	if !q.Forwarded && c.Region != "" && c.Region != peer {
-		return placement.Result{}, foreign(c.Region, peer)
-	}
-	if q.Forwarded {
-		r, _, err := v.propose(ctx, q.Command)
 		return r, err
 	}
-	return v.submit(ctx, q.Command)
+	if err := submittable(c); err != nil {
+		return r, v.refuse(peer, regions.NotAllowed, err)
+	}
+	if !q.Forwarded && c.Region != peer {
+		return r, v.refuse(peer, regions.NotTheirs, foreign(c.Region, peer))
+	}
+	if err := v.verify(&c, q.Command, q.Proof, peer); err != nil {
+		return r, err
+	}
+	if q.Forwarded {
+		r, _, err = v.offer(ctx, &c, q.Command, q.Proof)
+		return r, err
+	}
+	return v.submit(ctx, &c, q.Command, func() (*proof, error) { return q.Proof, nil })
 }
 
 func foreign(said, is string) error {

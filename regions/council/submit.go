@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"domicile/api"
+	"domicile/regions/identity"
 	"domicile/regions/placement"
 )
 
@@ -30,34 +31,41 @@ func (v *Voter) Submit(ctx context.Context, c placement.Command) (placement.Resu
 	if _, err := placement.DecodeCommand(data, v.cfg.reads); err != nil {
 		return placement.Result{}, err
 	}
-	return v.submit(ctx, data)
+	return v.submit(ctx, &c, data, func() (*proof, error) { return v.proven(v.cfg.Identity, &c, data) })
+}
+
+func (v *Voter) proven(by identity.Signer, c *placement.Command, data []byte) (p *proof, err error) {
+	v.machine.read(func(s *placement.State) { p, err = prove(by, s, c, data) })
+	return p, err
 }
 
 // submittable refuses what only the authority itself may say.
 func submittable(c placement.Command) error {
-	own := c.Verb == placement.Found || c.Verb == placement.Renew || c.Verb == placement.Voters || c.Verb == placement.Meet || c.Verb == placement.Prove && c.Proof != nil && c.Proof.Kind == placement.Lapsed
-	if own {
+	if c.Owned() {
 		return &api.Error{Code: api.PermissionDenied, Op: "place log", Field: "verb", Value: string(c.Verb), Hint: "only the authority's leader says that"}
 	}
 	return nil
 }
 
-func (v *Voter) submit(ctx context.Context, data []byte) (r placement.Result, err error) {
+func (v *Voter) submit(ctx context.Context, c *placement.Command, data []byte, proven func() (*proof, error)) (r placement.Result, err error) {
 	err = again(ctx, v.cfg.Pace.Of(retryEvery), func() (bool, error) {
 		if err := v.contested(); err != nil {
 			return false, err
 		}
 		leader := v.leader()
-		if leader == v.mark.Region {
-			var sent bool
-			var err error
-			r, sent, err = v.propose(ctx, data)
-			return sent, err
-		}
 		if leader == "" {
 			return false, noLeader()
 		}
-		answer, sent, err := ask(ctx, v.cfg.Lines, leader, v.greeting(), v.heard, request{Command: data, Forwarded: true})
+		p, err := proven()
+		if err != nil {
+			return false, err
+		}
+		if leader == v.mark.Region {
+			var sent bool
+			r, sent, err = v.offer(ctx, c, data, p)
+			return sent, err
+		}
+		answer, sent, err := ask(ctx, v.cfg.Lines, leader, v.greeting(), v.heard, request{Command: data, Proof: p, Forwarded: true})
 		r = answer.Result
 		return sent, err
 	})

@@ -22,7 +22,7 @@ func TestR14e_NoCommandThatAnOlderVoterCannotRead(t *testing.T) {
 	newer := func(at, log string) error {
 		ctx, cancel := context.WithTimeout(context.Background(), patient)
 		defer cancel()
-		_, err := w.seats[at].SubmitAs(ctx, 2, declared(log, "eu-west", movable(placement.Accept)))
+		_, err := w.seats[at].SubmitAs(ctx, w.id("eu-west"), 2, declared(log, "eu-west", movable(placement.Accept)))
 		return err
 	}
 	namesTheOlder := func(err error) {

@@ -46,6 +46,12 @@ type Config struct {
 	// MayChange refuses a change of voters that this node's own files speak against; nil:
 	// none is. It is asked at the leader.
 	MayChange func(c VoterChange, before []string) error
+	// MayPlace refuses a command that this node's own files speak against, l as the log is
+	// placed, without an incarnation if it is not; PermissionDenied: no honest region sends it.
+	// It is asked at the leader; nil: none is refused.
+	MayPlace func(c placement.Command, l placement.Log) error
+	// Identity signs what this region sends, and verifies what others send.
+	Identity Identity
 
 	reads byte // the latest version of commands; 0: this program's
 }

@@ -136,7 +136,7 @@ func TestR14e_BelowQuorumNothingIsDecided(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), pace.Of(8*time.Second))
 	defer cancel()
 	c := declared("L", "eu-west", movable(placement.Accept))
-	_, err := w.seats[leader].Submit(ctx, c)
+	_, err := w.seats[leader].SubmitBy(ctx, w.id(c.Region), c)
 	if code := api.CodeOf(err); code != api.OutcomeUnknown && code != api.AuthorityUnreachable {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestR14a_VoterOnABrokenDiskStandsStill(t *testing.T) {
 		// The broken one has to write to notice.
 		ctx, cancel := context.WithTimeout(context.Background(), pace.Of(time.Second))
 		defer cancel()
-		_, _ = w.seats[broken].Submit(ctx, declared("K", "eu-west", movable(placement.Accept)))
+		_, _ = w.seats[broken].SubmitBy(ctx, w.id("eu-west"), declared("K", "eu-west", movable(placement.Accept)))
 		for name, v := range w.seats {
 			if name != broken && v.Status().Leading {
 				next = name

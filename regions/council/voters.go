@@ -53,7 +53,7 @@ func (v *Voter) Members(ctx context.Context) (voters []string, err error) {
 
 // Members are the regions that vote as the leader has it.
 func (f *Follower) Members(ctx context.Context) (voters []string, err error) {
-	err = f.ask(ctx, request{Members: true}, func(a reply) { voters = a.Voters })
+	err = f.ask(ctx, same(request{Members: true}), func(a reply) { voters = a.Voters })
 	return voters, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"domicile/api"
 	"domicile/regions"
 	"domicile/regions/council"
+	"domicile/regions/identity"
 	"domicile/regions/link"
 	"domicile/regions/placement"
 )
@@ -27,7 +28,8 @@ func (l *lab) voters(t *testing.T, names ...string) map[string]*council.Voter {
 		if err := council.Create(council.Birth{Dir: dir, Region: name, Authority: "A1", Voters: names, Actor: "anna", Reason: "first"}); err != nil {
 			t.Fatal(err)
 		}
-		v, err := council.Open(council.Config{Dir: dir, Lines: l.regions[name].Council(), Boot: regions.SystemBootClock, Pace: votingPace, Log: slog.New(slog.DiscardHandler)})
+		v, err := council.Open(council.Config{Dir: dir, Lines: l.regions[name].Council(), Boot: regions.SystemBootClock, Pace: votingPace, Log: slog.New(slog.DiscardHandler),
+			Identity: l.identity(l.ca, identity.Region, name, time.Hour)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,13 +65,14 @@ func leader(t *testing.T, voters map[string]*council.Voter, among ...string) (le
 	return leads
 }
 
-func declare(t *testing.T, v *council.Voter, log, home string) {
+func declare(t *testing.T, v *council.Voter, log string) {
 	t.Helper()
+	home := v.Region()
 	terms := placement.Terms{Allowed: []string{"ap-south", "eu-west", "us-east"}, Targets: []string{"ap-south", "eu-west", "us-east"},
 		Mode: placement.Manual, Isolation: placement.Accept, RPO: time.Minute, Digest: "d"}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if _, err := v.Submit(ctx, placement.Command{Verb: placement.Declare, ID: "declare/" + log, Log: log, Actor: "anna", Reason: "test",
+	if _, err := v.Submit(ctx, placement.Command{Verb: placement.Declare, ID: "declare/" + log, Log: log, Region: home, Actor: "anna", Reason: "test",
 		Home: home, Expect: api.StaticEpoch(home), Terms: &terms}); err != nil {
 		t.Fatal(log, err)
 	}
@@ -101,7 +104,7 @@ func TestR14g_VotersOverTheLinksAndMirrorsBesideThem(t *testing.T) {
 			rest = append(rest, name)
 		}
 	}
-	declare(t, voters[rest[0]], "before", cut)
+	declare(t, voters[rest[0]], "before")
 	target, source := rest[0], rest[1]
 	sinks := map[string]*copySink{cut: {}, source: {}} // by where the log lives
 	l.regions[target].mirror = func(peer string, _ regions.MirrorOpen) (link.MirrorSink, regions.MirrorReply) {
@@ -122,8 +125,8 @@ func TestR14g_VotersOverTheLinksAndMirrorsBesideThem(t *testing.T) {
 	for _, peer := range rest {
 		held[peer] = l.cut(cut, peer, link.Planes(), bothWays, link.BlackHole)
 	}
-	next := leader(t, voters, rest...)
-	declare(t, voters[rest[0]], "meanwhile", next)
+	leader(t, voters, rest...)
+	declare(t, voters[rest[0]], "meanwhile")
 	knownTo(t, voters[rest[1]], "meanwhile")
 	eventually(t, 30*time.Second, func() string {
 		if voters[cut].Status().Leading {
@@ -145,7 +148,7 @@ func TestR14g_VotersOverTheLinksAndMirrorsBesideThem(t *testing.T) {
 	knownTo(t, voters[cut], "meanwhile")
 	l.await(cut, target, "up", isUp)
 	leader(t, voters, names...)
-	declare(t, voters[cut], "after", cut)
+	declare(t, voters[cut], "after")
 	again, opened := openFlow(t, l, cut, target)
 	if opened.Cursor.Sequence != 10 {
 		t.Fatalf("the mirror goes on after %d, it stood at 10", opened.Cursor.Sequence)

@@ -2,9 +2,7 @@ package loss
 
 import (
 	"bytes"
-	"crypto/ecdsa"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/json"
 
 	"domicile/api"
@@ -14,31 +12,20 @@ import (
 // maxSigned bounds a signed report: one of a full tail list and as many records found.
 const maxSigned = 32 << 20
 
-// Signer signs with a region's certificate. *identity.Identity is one.
-type Signer interface {
-	Sign(digest []byte) (chain [][]byte, signature []byte, err error)
-}
-
-// Certificates is whom this node trusts. *identity.Identity is one.
-type Certificates interface {
-	VerifyCertificates(chain []*x509.Certificate, name string, kinds ...identity.Kind) (identity.Peer, error)
-}
-
 // Signed is a report and the region that vouches for it.
 type Signed struct {
-	Report       Report   `json:"report"`
-	Certificates [][]byte `json:"certificates"` // DER, the signer's first
-	Signature    []byte   `json:"signature"`    // ECDSA, ASN.1, over a SHA-256
+	Report Report `json:"report"`
+	identity.Signed
 }
 
 // Sign signs a report.
-func Sign(r Report, by Signer) (Signed, error) {
+func Sign(r Report, by identity.Signer) (Signed, error) {
 	digest, err := r.digest()
 	if err != nil {
 		return Signed{}, err
 	}
 	s := Signed{Report: r}
-	s.Certificates, s.Signature, err = by.Sign(digest)
+	s.Signed, err = identity.SignWith(by, digest)
 	return s, err
 }
 
@@ -74,28 +61,13 @@ func Parse(text []byte) (Signed, error) {
 
 // Verify checks that the report is, to the letter, what the region that made it signed, and
 // that its certificate is one that this node trusts now. It answers that region.
-func (s *Signed) Verify(trust Certificates) (string, error) {
-	var chain []*x509.Certificate
-	for _, der := range s.Certificates {
-		c, err := x509.ParseCertificate(der)
-		if err != nil {
-			return "", bad("certificates", "they cannot be read")
-		}
-		chain = append(chain, c)
-	}
-	peer, err := trust.VerifyCertificates(chain, s.Report.By, identity.Region)
-	if err != nil {
-		return "", err
-	}
+func (s *Signed) Verify(trust identity.Trust) (string, error) {
 	digest, err := s.Report.digest()
 	if err != nil {
 		return "", err
 	}
-	key, ok := chain[0].PublicKey.(*ecdsa.PublicKey)
-	if !ok || !ecdsa.VerifyASN1(key, digest, s.Signature) {
-		return "", &api.Error{Code: api.PermissionDenied, Op: "verify report", Field: "signature", Value: peer.Name.Name, Hint: "the report is not what was signed: fetch it from the region again"}
-	}
-	return peer.Name.Name, nil
+	peer, err := s.Signed.Verify(trust, digest, s.Report.By, identity.Region)
+	return peer.Name.Name, err
 }
 
 func bad(field, hint string) error {

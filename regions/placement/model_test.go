@@ -77,6 +77,7 @@ func (m *machine) apply(t *rapid.T, c placement.Command) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.strangers(t, c)
 	before := snapshot(t, m.one)
 	was, had := m.one.Log(c.Log)
 	m.index++
@@ -106,6 +107,23 @@ func (m *machine) apply(t *rapid.T, c placement.Command) {
 	}
 	if now, ok := m.one.Log(c.Log); ok && had && was.Home != now.Home {
 		m.moved(t, was, now)
+	}
+}
+
+// strangers: whatever is said, in whatever state, counts from no region that has nothing to do
+// with the log, nor from one that names none, nor from a region in another's name.
+func (m *machine) strangers(t *rapid.T, c placement.Command) {
+	l, placed := m.one.Log(c.Log)
+	for _, region := range append([]string{"sa-north", ""}, modelRegions...) {
+		c.ID, c.Region = "of a stranger", region
+		home := placed && l.Home == region || c.Verb == placement.Declare && c.Home == region
+		mover := placed && (slices.Contains(l.Terms.Targets, region) || slices.Contains(l.Terms.Allowed, region) || l.Op != nil && l.Op.Target == region)
+		had := placed && (slices.ContainsFunc(l.History, func(e placement.Ended) bool { return e.Home == region }) || l.Rival != nil && l.Rival.Home == region)
+		anyone := c.Verb == placement.Approve && region != ""
+		owner := slices.Contains([]placement.Verb{placement.Declare, placement.Alter, placement.Retire, placement.Opened, placement.Denied}, c.Verb)
+		if m.one.May(c, l.Version) == nil && !home && !anyone && (owner || !mover && !had) {
+			t.Fatalf("%q by %q is taken of %+v", c.Verb, region, l)
+		}
 	}
 }
 

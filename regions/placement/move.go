@@ -7,12 +7,18 @@ import (
 	"domicile/api"
 )
 
-// who may report a step.
+// who may say something of a log.
 type party string
 
 const (
-	anyone   party = "anyone"
-	byTarget party = "target"
+	anyone      party = "anyone"
+	byAuthority party = "authority" // its leader, of itself
+	byHome      party = "home"
+	byTarget    party = "target"   // of the move under way
+	byMover     party = "mover"    // the home, or a region that the log may move to
+	byProof     party = "proof"    // the home of its marker, the target of the others
+	byHolder    party = "holder"   // a region, of what it holds itself
+	byClaimant  party = "claimant" // as byMover, or the home by the other claim
 )
 
 // row is one line of the move table.
