@@ -38,6 +38,10 @@ func nameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_'
 }
 
+// QuorumIssuer stands in the epochs that an authority gives which all voters founded together,
+// in the place where else the region stands that gave it.
+const QuorumIssuer = "q"
+
 // reserved are words that mean something else wherever a region or a boundary may
 // be named. A region called none would be the place of readers who have declared
 // none.
@@ -47,6 +51,10 @@ var reserved = map[string]string{
 	"none":          "what policies call that which does not apply",
 	"unknown":       "what policies call that which is not known",
 	"all":           "every region, in the manifest's lists",
+	"any":           "every region, in what is said of a policy",
+	"inside":        "every region in which a record may rest, in matrices",
+	"outside":       "every other region, in matrices",
+	QuorumIssuer:    "the issuer of the epochs that the placement authority gives",
 }
 
 // CheckRegionName checks the name of a region or boundary: lower-case letters,
@@ -56,7 +64,7 @@ func CheckRegionName(name string) error {
 		return errors.New("1 to 63 characters")
 	}
 	if meaning, taken := reserved[name]; taken {
-		return fmt.Errorf("%q is %s", name, meaning)
+		return fmt.Errorf("%q is %s: choose another name", name, meaning)
 	}
 	for i, r := range name {
 		letter := r >= 'a' && r <= 'z'

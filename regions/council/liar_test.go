@@ -224,6 +224,7 @@ func TestFA2_AProofHoldsForItsCommandOnly(t *testing.T) {
 		}
 	}
 	late := proven(second, authority)
+	w.until("eu-west has heard of the first", func() bool { l, _ := w.seats["eu-west"].Log("L"); return l.Version == placed().Version })
 	w.must("eu-west", altered("third", 4*time.Minute))
 	if code, hint, err := liar.bring(leader, second, true, late); code != api.Conflict || err != nil {
 		t.Errorf("what was signed for another version of the log: %v %s %v", code, hint, err)

@@ -6,10 +6,11 @@ import (
 	"strings"
 
 	"domicile/api"
+	"domicile/regions"
 )
 
 // Quorum is the issuer of the epochs of an authority that all voters began together.
-const Quorum = "q"
+const Quorum = regions.QuorumIssuer
 
 // State is the state of the authority. The zero value is one that was not founded yet.
 // It is not safe for concurrent use.
