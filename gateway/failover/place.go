@@ -32,15 +32,27 @@ func MayPlace(v *approval.Verifier, f *regions.Federation, c *placement.Command,
 	return nil
 }
 
+// approves counts a person once for as long as that consent lasts: whoever brings it again and
+// again must not use up the places of others.
 func approves(v *approval.Verifier, a placement.Approval, l *placement.Log) error {
 	if err := bound(l.Op.Plan, l.Binding()); err != nil {
 		return err
 	}
+	if err := authentic(v, a, l.Op); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(l.Op.Approvals, func(had placement.Approval) bool { return had.Actor == a.Actor && authentic(v, had, l.Op) == nil }) {
+		return &api.Error{Code: api.Conflict, Op: "check approval", Field: "approvals", Value: a.Actor, Hint: "this person has approved the plan already"}
+	}
+	return nil
+}
+
+func authentic(v *approval.Verifier, a placement.Approval, op *placement.Op) error {
 	signed, err := approval.Parse(a.Signed)
 	if err != nil {
 		return &api.Error{Code: api.PermissionDenied, Op: "check approval", Field: "approvals", Value: a.Actor, Err: err, Hint: "it is not signed"}
 	}
-	c, err := v.Authentic(signed, l.Op.Plan, rolesFor(l.Op.Kind)...)
+	c, err := v.Authentic(signed, op.Plan, rolesFor(op.Kind)...)
 	if err == nil && (c.Name != a.Actor || c.Role != a.Role) {
 		err = &api.Error{Code: api.PermissionDenied, Op: "check approval", Field: "approvals", Value: a.Actor, Hint: "it was signed by " + c.Name + " as " + c.Role}
 	}

@@ -26,7 +26,7 @@ func (t *turn) openMover(context.Context) error {
 		Self: t.cfg.Region, Authority: t.placer, Logs: m,
 		Policy: mover.Policy{Approved: m.approved, MayHold: m.mayHold, Up: m.up,
 			Named: func(id api.LogID, region string) error { return failover.Named(m.federation, id, region) }},
-		Clock:  t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Before: t.seams.Hooks.Move,
+		Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Before: t.seams.Hooks.Move,
 	})
 	ctx, cancel := context.WithCancel(t.life)
 	var work sync.WaitGroup

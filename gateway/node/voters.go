@@ -233,10 +233,10 @@ func (p *delegate) removeVoter(region string) (*governing, error) {
 	if !slices.Contains(before, region) {
 		return nil, &api.Error{Code: api.BadRequest, Op: op, Field: "region", Value: region, Hint: "it has no vote; those who have: " + strings.Join(before, ", ")}
 	}
-	g := &governing{act: "remove-voter", plan: removalPlan(p.federation.Name(), v.Status(), region), approvals: removalApprovals(before), role: approval.Incident,
+	g := &governing{act: "remove-voter", plan: removalPlan(p.federation.Name(), v.Status(), region), approvals: removalApprovals, role: approval.Incident,
 		may: []string{approval.Operator, approval.Incident}}
 	g.says = []string{fmt.Sprintf("%s loses its vote; %d of %d are left", region, len(before)-1, len(before))}
-	if g.approvals > 0 {
+	if len(before) <= 3 {
 		g.says = append(g.says, "with fewer than three voters nothing is decided while one is lost")
 	}
 	g.do = func(ctx context.Context, who, reason string, people []placement.Approval) error {
@@ -266,17 +266,12 @@ func removalPlan(federation string, s council.Status, region string) string {
 	return planOf("remove-voter", federation, s.Authority, region, strings.Join(slices.Sorted(slices.Values(s.Seats)), ","))
 }
 
-// removalApprovals is how many people have to approve that one of these voters goes: two, if
-// what is left cannot lose another one.
-func removalApprovals(before []string) int {
-	if len(before) <= 3 {
-		return 2
-	}
-	return 0
-}
+// removalApprovals is how many people have to approve that a voter goes. However many are left,
+// no region does it by itself: what one voter asks of the leader, a liar could.
+const removalApprovals = 2
 
 // mayChangeVoters is asked where the leader is: by this node's own manifest, trust and roles.
-func (n *Node) mayChangeVoters(c council.VoterChange, before []string) error {
+func (n *Node) mayChangeVoters(c council.VoterChange, _ []string) error {
 	if !c.Remove {
 		if voters := n.federation.Voters(); !slices.Contains(voters, c.Region) {
 			return &api.Error{Code: api.PlacementRefused, Op: "add voter", Region: n.cfg.Region, Field: "authority.voters", Value: strings.Join(voters, ","),
@@ -288,7 +283,7 @@ func (n *Node) mayChangeVoters(c council.VoterChange, before []string) error {
 	if v == nil {
 		return n.notHere("change voters")
 	}
-	g := &governing{act: "remove-voter", plan: removalPlan(n.federation.Name(), v.Status(), c.Region), approvals: removalApprovals(before), role: approval.Incident}
+	g := &governing{act: "remove-voter", plan: removalPlan(n.federation.Name(), v.Status(), c.Region), approvals: removalApprovals, role: approval.Incident}
 	var texts []string
 	for _, a := range c.Approvals {
 		texts = append(texts, a.Signed)
