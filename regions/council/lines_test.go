@@ -58,7 +58,7 @@ func newWorld(t *testing.T, names ...string) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, ca: ca, clock: clock, names: names, dirs: map[string]string{}, seats: map[string]*council.Voter{}, reads: map[string]byte{}, ids: map[string]*identity.Identity{},
-		ports: map[string]string{}, gone: map[string]bool{}, split: map[[2]string]bool{}, calls: map[[2]string]int{}, refused: regions.NewPeerRefusals(clock), open: map[*wire]bool{}, lines: map[string]*testLines{}}
+		ports: map[string]string{}, gone: map[string]bool{}, split: map[[2]string]bool{}, calls: map[[2]string]int{}, refused: regions.NewPeerRefusals(clock, slog.New(slog.DiscardHandler)), open: map[*wire]bool{}, lines: map[string]*testLines{}}
 	t.Cleanup(func() {
 		for name := range w.seats {
 			w.stop(name)
