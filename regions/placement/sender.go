@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"domicile/api"
 )
@@ -50,6 +51,9 @@ func (s *State) May(c Command, seen uint64) error {
 			return conflict("id", "", "the id was used for another command; take a new one")
 		}
 		return nil // its sender asks for the answer
+	}
+	if err := s.ownID(&c); err != nil {
+		return err
 	}
 	if c.Verb == Declare {
 		if c.Region != c.Home {
@@ -108,6 +112,32 @@ func (l *Log) holders(d *Divergence) []string {
 		return []string{d.Region}
 	}
 	return []string{l.Home}
+}
+
+// ownID refuses an id that others will need: ids follow from what is said, so that it is said
+// once, and whoever used up the one of another region's next step would keep it from it.
+func (s *State) ownID(c *Command) error {
+	foreign := &api.Error{Code: api.PermissionDenied, Op: "place log", Field: "id", Value: c.ID, Hint: "the id is another command's; name your own"}
+	words := strings.Split(c.ID, "/")
+	if says()[Verb(words[0])] != "" && Verb(words[0]) != c.Verb || c.Verb == Declare && len(words) > 1 && words[1] != c.Log {
+		return foreign
+	}
+	l := s.logs[c.Log]
+	for _, w := range words {
+		if w != c.Log && s.logs[w] != nil {
+			return foreign
+		}
+		part := l != nil && (w == l.Home || slices.Contains(l.Terms.Allowed, w))
+		if part && w != c.Region && Verb(words[0]) != Approve { // the id of an approval ends with a person's name
+			return foreign
+		}
+	}
+	for _, other := range s.logs {
+		if other.Op != nil && other.Incarnation != c.Log && slices.Contains(words, other.Op.Plan) {
+			return foreign
+		}
+	}
+	return nil
 }
 
 func strange(c *Command, who string) *api.Error {

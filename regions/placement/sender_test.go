@@ -129,6 +129,43 @@ func TestFA2_AnswersAreForTheirSender(t *testing.T) {
 	}
 }
 
+// TestFA2_NobodyUsesUpAnothersIds: the ids of what a home is about to say are known before it
+// says it. A region that took one for a command of its own would keep the log shut.
+func TestFA2_NobodyUsesUpAnothersIds(t *testing.T) {
+	s := founded(t)
+	l, _ := s.Log("L")
+	begin := placement.Command{Verb: placement.Begin, ID: "move/plan", Log: "L", Region: "eu-west", Actor: "a", Reason: "r", Plan: "plan", Expect: l.Epoch,
+		Move: &placement.Move{Kind: placement.Planned, Target: "eu-central", HomeDigest: l.Terms.Digest, TargetDigest: l.Terms.Digest}}
+	if err := s.May(begin, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Apply(50, begin); err != nil {
+		t.Fatal(err)
+	}
+	tail := placement.Divergence{Epoch: l.Epoch, Region: "eu-central", From: 1, To: 1, Count: 1, Root: "r", Fate: placement.Kept}
+	report := placement.Command{Verb: placement.Diverged, Log: "L", Expect: l.Epoch, Region: "eu-central", Actor: "a", Reason: "r", Divergence: &tail}
+	own := declaration("new")
+	own.Region = "eu-west"
+	alter := placement.Command{Verb: placement.Alter, Log: "M", Expect: l.Epoch, Region: "eu-west", Actor: "a", Reason: "r", Terms: &l.Terms}
+	for id, c := range map[string]placement.Command{
+		"1.1.eu-west/L/opened/eu-west": report, "move/plan/L/prove/eu-west": report, "alter/L/3": report, "retire/L/2": report,
+		"abort/move/plan": alter, "approve/plan/eve": alter, "alter/L/2": alter, "declare/other": own, "retire/M/2": own,
+	} {
+		c.ID = id
+		m, _ := s.Log(c.Log)
+		if err := s.May(c, m.Version); api.CodeOf(err) != api.PermissionDenied {
+			t.Errorf("%s under the id %s: %v", c.Verb, id, err)
+		}
+	}
+	for id, c := range map[string]placement.Command{"L/1.1.eu-west/diverged/eu-central/r": report, "alter/M/2": alter, "declare/new": own} {
+		c.ID = id
+		m, _ := s.Log(c.Log)
+		if err := s.May(c, m.Version); err != nil {
+			t.Errorf("%s under its own id %s: %v", c.Verb, id, err)
+		}
+	}
+}
+
 // TestFA2_BindingNamesAllThatIsConsentedTo changes each field of a move.
 func TestFA2_BindingNamesAllThatIsConsentedTo(t *testing.T) {
 	span, records := time.Second, uint64(3)
