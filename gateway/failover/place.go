@@ -41,20 +41,25 @@ func approves(v *approval.Verifier, a placement.Approval, l *placement.Log) erro
 	if err := authentic(v, a, l.Op); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(l.Op.Approvals, func(had placement.Approval) bool { return had.Actor == a.Actor && authentic(v, had, l.Op) == nil }) {
-		return &api.Error{Code: api.Conflict, Op: "check approval", Field: "approvals", Value: a.Actor, Hint: "this person has approved the plan already"}
+	counted := func(had placement.Approval) bool { return had.Actor == a.Actor && authentic(v, had, l.Op) == nil }
+	if slices.ContainsFunc(l.Op.Approvals, counted) {
+		return &api.Error{Code: api.Conflict, Op: "check approval", Field: "approvals", Value: a.Actor,
+			Hint: "this person has approved the plan already"}
 	}
 	return nil
 }
 
 func authentic(v *approval.Verifier, a placement.Approval, op *placement.Op) error {
+	denied := &api.Error{Code: api.PermissionDenied, Op: "check approval", Field: "approvals", Value: a.Actor, Hint: "it is not signed"}
 	signed, err := approval.Parse(a.Signed)
 	if err != nil {
-		return &api.Error{Code: api.PermissionDenied, Op: "check approval", Field: "approvals", Value: a.Actor, Err: err, Hint: "it is not signed"}
+		denied.Err = err
+		return denied
 	}
 	c, err := v.Authentic(signed, op.Plan, rolesFor(op.Kind)...)
 	if err == nil && (c.Name != a.Actor || c.Role != a.Role) {
-		err = &api.Error{Code: api.PermissionDenied, Op: "check approval", Field: "approvals", Value: a.Actor, Hint: "it was signed by " + c.Name + " as " + c.Role}
+		denied.Hint = "it was signed by " + c.Name + " as " + c.Role
+		return denied
 	}
 	return err
 }
@@ -92,6 +97,6 @@ func Named(f *regions.Federation, id api.LogID, region string) error {
 	if ok && known && t.Movable() && (region == first || slices.Contains(t.TargetsOf(first), region)) {
 		return nil
 	}
-	return &api.Error{Code: api.HomeOutsideBoundary, Op: "move log", Topic: id.Topic, Region: region, Field: "rule", Value: placement.RuleBoundary,
-		Hint: "federation.yaml here does not name it as a target of the log"}
+	return &api.Error{Code: api.HomeOutsideBoundary, Op: "move log", Topic: id.Topic, Region: region,
+		Field: "rule", Value: placement.RuleBoundary, Hint: "federation.yaml here does not name it as a target of the log"}
 }

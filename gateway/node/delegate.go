@@ -161,8 +161,8 @@ func (p *delegate) stand() error {
 		p.begin(p.voter)
 		return nil
 	}
-	f, err := council.Follow(council.FollowerConfig{Cache: filepath.Join(p.cfg.Data, followerCache), Lines: p.mesh.Council(), Voters: follows, Identity: p.identity,
-		Clock: p.seams.Clock, Pace: p.seams.Pace, Log: p.logger})
+	f, err := council.Follow(council.FollowerConfig{Cache: filepath.Join(p.cfg.Data, followerCache), Lines: p.mesh.Council(), Voters: follows,
+		Identity: p.identity, Clock: p.seams.Clock, Pace: p.seams.Pace, Log: p.logger})
 	if err != nil {
 		return err
 	}

@@ -233,8 +233,9 @@ func (p *delegate) removeVoter(region string) (*governing, error) {
 	if !slices.Contains(before, region) {
 		return nil, &api.Error{Code: api.BadRequest, Op: op, Field: "region", Value: region, Hint: "it has no vote; those who have: " + strings.Join(before, ", ")}
 	}
-	g := &governing{act: "remove-voter", plan: removalPlan(p.federation.Name(), v.Status(), region), approvals: removalApprovals, role: approval.Incident,
-		may: []string{approval.Operator, approval.Incident}}
+	g := &governing{act: "remove-voter", plan: removalPlan(p.federation.Name(), v.Status(), region), approvals: removalApprovals,
+		role: approval.Incident,
+		may:  []string{approval.Operator, approval.Incident}}
 	g.says = []string{fmt.Sprintf("%s loses its vote; %d of %d are left", region, len(before)-1, len(before))}
 	if len(before) <= 3 {
 		g.says = append(g.says, "with fewer than three voters nothing is decided while one is lost")
@@ -283,7 +284,8 @@ func (n *Node) mayChangeVoters(c council.VoterChange, _ []string) error {
 	if v == nil {
 		return n.notHere("change voters")
 	}
-	g := &governing{act: "remove-voter", plan: removalPlan(n.federation.Name(), v.Status(), c.Region), approvals: removalApprovals, role: approval.Incident}
+	g := &governing{act: "remove-voter", plan: removalPlan(n.federation.Name(), v.Status(), c.Region), approvals: removalApprovals,
+		role: approval.Incident}
 	var texts []string
 	for _, a := range c.Approvals {
 		texts = append(texts, a.Signed)

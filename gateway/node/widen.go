@@ -52,7 +52,8 @@ func (n *Node) widenTerms(ctx context.Context, req *pb.WidenTermsRequest) (*pb.G
 
 // widening is whose consent it takes that a log goes further, to exactly these terms.
 func (n *Node) widening(c *placement.Command, terms []byte) *governing {
-	return &governing{act: "widen", plan: planOf("widen", n.federation.Name(), c.Log, c.Expect.String(), string(terms)), approvals: 2, role: approval.Compliance}
+	plan := planOf("widen", n.federation.Name(), c.Log, c.Expect.String(), string(terms))
+	return &governing{act: "widen", plan: plan, approvals: 2, role: approval.Compliance}
 }
 
 // widened says in words what changes of a log's terms.
@@ -99,7 +100,8 @@ func (n *Node) mayPlace(c placement.Command, l placement.Log) error {
 	people, err := n.consents(g, c.Actor, texts)
 	for _, a := range c.Approvals {
 		if err == nil && !slices.Contains(people, a) {
-			err = &api.Error{Code: api.PlacementRefused, Op: g.act, Region: n.cfg.Region, Field: "approvals", Value: a.Actor, Hint: "this approval does not count where the authority's leader is"}
+			err = &api.Error{Code: api.PlacementRefused, Op: g.act, Region: n.cfg.Region, Field: "approvals", Value: a.Actor,
+				Hint: "this approval does not count where the authority's leader is"}
 		}
 	}
 	return err

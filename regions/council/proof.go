@@ -76,7 +76,8 @@ func (v *Voter) verify(c *placement.Command, command []byte, p *proof, peer stri
 	case p == nil:
 		return v.unsigned(c, peer)
 	case p.Authority != v.mark.Authority:
-		return &api.Error{Code: api.NotReady, Op: "place log", Region: c.Region, Field: "authority", Hint: "the sender goes by another authority, or has not heard of this one yet"}
+		return &api.Error{Code: api.NotReady, Op: "place log", Region: c.Region, Field: "authority",
+			Hint: "the sender goes by another authority, or has not heard of this one yet"}
 	}
 	if _, err := p.Verify(v.cfg.Identity, p.digest(command), c.Region, identity.Region); err != nil {
 		return v.refuse(peer, regions.NotTheirs, denied("proof", "it is not signed by that region: "+err.Error()))
@@ -93,7 +94,8 @@ func (v *Voter) unsigned(c *placement.Command, peer string) error {
 		return v.refuse(peer, regions.NotTheirs, lie)
 	}
 	return &api.Error{Code: api.VersionMismatch, Op: "place log", Region: peer, Field: "proof", Value: c.Region,
-		Hint: "nothing proves that this region sent the command: its program, or that of the voter which brought it, is older than the authority's; start the newer one there"}
+		Hint: "nothing proves that this region sent the command: its program, or that of the voter which brought it, " +
+			"is older than the authority's; start the newer one there"}
 }
 
 // permit is the leader's judgement of a verified command: whose log it is, and what this

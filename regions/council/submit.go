@@ -47,8 +47,10 @@ func submittable(c placement.Command) error {
 	return nil
 }
 
-func (v *Voter) submit(ctx context.Context, c *placement.Command, data []byte, proven func() (*proof, error)) (r placement.Result, err error) {
-	err = again(ctx, v.cfg.Pace.Of(retryEvery), func() (bool, error) {
+// submit brings an encoded command to the leader; proven is asked before each try.
+func (v *Voter) submit(ctx context.Context, c *placement.Command, data []byte, proven func() (*proof, error)) (placement.Result, error) {
+	var r placement.Result
+	err := again(ctx, v.cfg.Pace.Of(retryEvery), func() (bool, error) {
 		if err := v.contested(); err != nil {
 			return false, err
 		}

@@ -51,7 +51,8 @@ func (s *Signed) Verify(trust Trust, digest []byte, name string, kinds ...Kind) 
 	}
 	key, ok := chain[0].PublicKey.(*ecdsa.PublicKey)
 	if !ok || !ecdsa.VerifyASN1(key, digest, s.Signature) {
-		return Peer{}, &api.Error{Code: api.PermissionDenied, Op: "verify signature", Field: "signature", Value: peer.Name.Name, Hint: "it is not what was signed"}
+		return Peer{}, &api.Error{Code: api.PermissionDenied, Op: "verify signature", Field: "signature", Value: peer.Name.Name,
+			Hint: "it is not what was signed"}
 	}
 	return peer, nil
 }

@@ -117,7 +117,8 @@ func (l *Log) holders(d *Divergence) []string {
 // ownID refuses an id that others will need: ids follow from what is said, so that it is said
 // once, and whoever used up the one of another region's next step would keep it from it.
 func (s *State) ownID(c *Command) error {
-	foreign := &api.Error{Code: api.PermissionDenied, Op: "place log", Field: "id", Value: c.ID, Hint: "the id is another command's; name your own"}
+	foreign := &api.Error{Code: api.PermissionDenied, Op: "place log", Field: "id", Value: c.ID,
+		Hint: "the id is another command's; name your own"}
 	words := strings.Split(c.ID, "/")
 	if says()[Verb(words[0])] != "" && Verb(words[0]) != c.Verb || c.Verb == Declare && len(words) > 1 && words[1] != c.Log {
 		return foreign
