@@ -14,8 +14,14 @@ import (
 // region. One that this region's manifest names gets it; from any other it stays as it is.
 func TestFA2_AHomeGivesNothingUpToAStranger(t *testing.T) {
 	t.Parallel()
-	for home, taken := range map[string]bool{"b": true, "x": false} {
-		s := &standstill{held: Held{Role: regions.RoleHome, Epoch: epochOf(1), End: 10},
+	open, shut := Held{Role: regions.RoleHome, Epoch: epochOf(1), End: 10}, Held{Home: epochOf(1)}
+	for _, c := range []struct {
+		home  string
+		held  Held
+		taken bool
+	}{{"b", open, true}, {"x", open, false}, {"b", shut, true}, {"x", shut, false}} {
+		home, taken := c.home, c.taken
+		s := &standstill{held: c.held,
 			log: placement.Log{Incarnation: "L", Home: home, Epoch: epochOf(2), Status: placement.Active, Version: 1,
 				History: []placement.Ended{{Epoch: epochOf(1), Home: "a", End: 7, EndKnown: true}}}}
 		var did []string

@@ -51,7 +51,8 @@ func (m *Mover) step(ctx context.Context, id api.LogID) (done bool, err error) {
 // named refuses to give a log that is this region's own up to one that its manifest does not
 // name, whatever the authority says.
 func (m *Mover) named(id api.LogID, v *view) error {
-	if m.cfg.Policy.Named == nil || v.held.Role != regions.RoleHome || v.log.Home == m.cfg.Self {
+	own := v.held.Role == regions.RoleHome || v.held.Home != api.Epoch{} // open, or not since the last start
+	if m.cfg.Policy.Named == nil || !own || v.log.Home == m.cfg.Self {
 		return nil
 	}
 	return m.cfg.Policy.Named(id, v.log.Home)
