@@ -15,13 +15,14 @@ import (
 	"domicile/regions/placement"
 )
 
-// In the data directory: a voter's folder, the cache of a node that only follows, and the
-// names of the logs that the authority placed.
+// In the data directory: a voter's folder, the cache of a node that only follows, the names of
+// the logs that the authority placed, and what is remembered of the peers.
 const (
 	councilFolder = "council"
 	followerCache = "placement.cache"
 	formerVoters  = "council.former" // folders of voters that were replaced
 	placedNames   = "placement.names"
+	peerFabrics   = "peers.json" // which fabric is which region's
 )
 
 // CouncilDir is where the voter of a node with this data directory lives.

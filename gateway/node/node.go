@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,6 +56,7 @@ type Node struct {
 	moves    *admin.Failover       // of logs
 	stock    failover.Stock        // which tags they hold
 	gates    *link.Gates           // under the links of every turn
+	fabrics  *link.Fabrics         // of the peers
 	refused  *regions.PeerRefusals // what other regions said that no correct node says
 	drills   *drill.Desk           // what is cut on purpose
 	siblings *siblings             // the signed policies of the region's other nodes
@@ -208,6 +210,9 @@ func (n *Node) openStore(ctx context.Context) error {
 		return err
 	}
 	n.onClose("store", n.fabric.Close)
+	if n.fabrics, err = link.OpenFabrics(filepath.Join(n.cfg.Data, peerFabrics), n.logger); err != nil {
+		return err
+	}
 	n.seats = n.fabric.Seat
 	if hook := n.seams.Hooks.Seat; hook != nil {
 		n.seats = hook(n.seats)

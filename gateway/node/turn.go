@@ -130,7 +130,7 @@ func (n *Node) openMesh(ctx context.Context, c link.Config) (*link.Mesh, error) 
 	c.Peers, c.Witnesses = n.federation.Addresses(n.cfg.Region), n.federation.Witnesses(n.cfg.Region)
 	c.Self, c.Identity, c.Listener, c.Dial = n.cfg.Region, n.identity, listener, n.seams.Dial
 	c.Clock, c.Boot, c.Gates, c.Pace, c.Logger = n.seams.Clock, n.seams.Boot, n.gates, n.seams.Pace, n.logger
-	c.Hooks, c.Refused = n.seams.Hooks.Link, n.refused
+	c.Hooks, c.Fabrics, c.Refused = n.seams.Hooks.Link, n.fabrics, n.refused
 	m, err := link.New(c)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())

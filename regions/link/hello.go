@@ -9,8 +9,9 @@ import (
 
 // met is what is known of the other regions when a hello is judged.
 type met struct {
-	fabrics map[string]string // fabric id → the other region that was met under it in this run
-	present *regions.Hello    // of the same region while it is connected; nil: it is not
+	owner   string         // the region that its fabric is known to be of; "": of none yet
+	claimed string         // another region that is connected, and says that it has this fabric
+	present *regions.Hello // of the same region while it is connected; nil: it is not
 }
 
 // of names the gateway of a hello, if its region has several.
@@ -44,7 +45,11 @@ func checkHello(ours, theirs regions.Hello, certified string, m met) error {
 	case theirs.FabricID == ours.FabricID:
 		return refuse(api.PermissionDenied, "fabric_id", theirs.FabricID, "that is the fabric of "+ours.Region+": a data folder was copied; create the region's own")
 	}
-	if other, taken := m.fabrics[theirs.FabricID]; taken {
+	other := m.owner
+	if other == "" {
+		other = m.claimed
+	}
+	if other != "" && other != certified {
 		return refuse(api.PermissionDenied, "fabric_id", theirs.FabricID, "that is the fabric of "+other+": a data folder was copied; create the region's own")
 	}
 	if p := m.present; p != nil && p.FabricID != theirs.FabricID {

@@ -170,7 +170,7 @@ func (l *lab) prepare(name string, change func(*region)) *region {
 	r.hello = regions.Hello{Federation: "shop", FabricID: "fabric-" + name, BootID: fmt.Sprint("boot-", name, "-", time.Now().UnixNano()), Version: "test"}
 	r.config = link.Config{
 		Refused: regions.NewPeerRefusals(regions.NewSteadyClock(), slog.New(slog.DiscardHandler)),
-		Self: name, Peers: peers, Identity: l.identity(l.ca, identity.Region, name, time.Hour), Listener: l.listen[name],
+		Self:    name, Peers: peers, Identity: l.identity(l.ca, identity.Region, name, time.Hour), Listener: l.listen[name],
 		Handler: r, Clock: regions.NewSteadyClock(), Pace: l.pace, Logger: slog.New(slog.NewTextHandler(l.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Hello: func() regions.Hello {
 			r.mu.Lock()

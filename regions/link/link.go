@@ -18,7 +18,7 @@ import (
 	"domicile/regions/identity"
 )
 
-// Config is what a mesh is made of. All fields but Witnesses, Policies, Dial, Tails, Refused, Pace and Boot are required.
+// Config is what a mesh is made of. All fields but Witnesses, Policies, Dial, Tails, Fabrics, Refused, Pace and Boot are required.
 type Config struct {
 	Self  string              // this region
 	Peers map[string][]string // region → host:port of its gateways' link listeners
@@ -36,6 +36,8 @@ type Config struct {
 	Clock    regions.Clock
 	// Gates outlive the mesh; nil: it has its own, which count by Boot.
 	Gates *Gates
+	// Fabrics remembers whose fabric is whose; nil: nobody does, beyond the connections.
+	Fabrics *Fabrics
 	// Refused counts what peers say that is no correct node's; nil: nobody counts.
 	Refused *regions.PeerRefusals
 	Boot    regions.BootClock // nil: the system's

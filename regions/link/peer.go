@@ -272,6 +272,9 @@ func (p *peerLink) monitor(ctx context.Context) {
 			continue
 		}
 		p.logChange(last, s, told)
+		if s.Up && p.mesh.cfg.Fabrics.bound(p.name, s.Hello.FabricID) {
+			p.mesh.wg.Go(p.mesh.cfg.Fabrics.keep) // a disk that hangs must not keep the monitor
+		}
 		last, told = s, true
 		p.mesh.cfg.Handler.LinkChanged(s)
 	}

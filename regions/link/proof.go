@@ -25,20 +25,16 @@ func (p *peerLink) accept(theirs regions.Hello) error {
 
 func (p *peerLink) admit(theirs regions.Hello) error {
 	ours := p.mesh.hello()
-	m := met{fabrics: map[string]string{}}
+	now := p.now()
+	m := met{owner: p.mesh.cfg.Fabrics.owner(theirs.FabricID)}
 	for _, other := range p.mesh.peers {
-		if other != p {
-			if h := other.lastHello(); h != nil {
-				m.fabrics[h.FabricID] = other.name
-			}
+		if h := other.connected(now); other != p && h != nil && h.FabricID == theirs.FabricID {
+			m.claimed = other.name
 		}
 	}
-	now := p.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.hello != nil && (p.health.in(now) || p.session != nil && p.health.out(now) || p.health.fresh(p.greeted, now)) {
-		m.present = p.hello
-	}
+	m.present = p.present(now)
 	if err := checkHello(ours, theirs, p.name, m); err != nil {
 		return err
 	}
@@ -71,6 +67,20 @@ func sameHello(a, b *regions.Hello) bool {
 	return maps.Equal(a.TopicDigests, b.TopicDigests) && maps.Equal(a.Incarnations, b.Incarnations) && a.FabricID == b.FabricID && a.BootID == b.BootID && a.Version == b.Version && a.WireVersion == b.WireVersion &&
 		a.OldestWire == b.OldestWire && a.PolicySerial == b.PolicySerial && a.PolicyRevision == b.PolicyRevision &&
 		a.SignedPolicy == b.SignedPolicy && a.FencedPolicy == b.FencedPolicy && a.PolicySigners == b.PolicySigners && a.ManifestDigest == b.ManifestDigest && a.Gateway == b.Gateway && a.TakesTails == b.TakesTails && a.CertificateEnds.Equal(b.CertificateEnds)
+}
+
+// present is the peer's hello while it is connected; else nil. Callers hold mu.
+func (p *peerLink) present(now time.Time) *regions.Hello {
+	if p.hello != nil && (p.health.in(now) || p.session != nil && p.health.out(now) || p.health.fresh(p.greeted, now)) {
+		return p.hello
+	}
+	return nil
+}
+
+func (p *peerLink) connected(now time.Time) *regions.Hello {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.present(now)
 }
 
 func (p *peerLink) lastHello() *regions.Hello {

@@ -235,20 +235,22 @@ func TestHelloIsRefusedWithItsReason(t *testing.T) {
 		field  string
 		says   []string
 	}{
-		"good":            {theirs: good},
-		"again":           {theirs: good, met: met{present: &good}},
-		"newer wire":      {theirs: with(func(h *regions.Hello) { h.WireVersion, h.OldestWire = 9, 3 }), code: api.VersionMismatch, field: "wire_version", says: []string{"eu-west speaks 3 to 9", "us-east speaks 1 to 2", "1.0", "1.1"}},
-		"older wire":      {theirs: with(func(h *regions.Hello) { h.WireVersion, h.OldestWire = 0, 0 }), code: api.VersionMismatch, field: "wire_version"},
-		"federation":      {theirs: with(func(h *regions.Hello) { h.Federation = "other" }), code: api.ManifestMismatch, field: "federation", says: []string{"other", "shop"}},
-		"other name":      {theirs: with(func(h *regions.Hello) { h.Region = "ap-south" }), code: api.PermissionDenied, field: "region"},
-		"no fabric":       {theirs: with(func(h *regions.Hello) { h.FabricID = "" }), code: api.BadRequest, field: "fabric_id"},
-		"our own fabric":  {theirs: with(func(h *regions.Hello) { h.FabricID = "f-us" }), code: api.PermissionDenied, field: "fabric_id", says: []string{"copied"}},
-		"another's":       {theirs: good, met: met{fabrics: map[string]string{"f-eu": "ap-south"}}, code: api.PermissionDenied, field: "fabric_id", says: []string{"ap-south"}},
-		"second fabric":   {theirs: with(func(h *regions.Hello) { h.FabricID = "f-new" }), met: met{present: &good}, code: api.PermissionDenied, field: "fabric_id", says: []string{"f-eu", "f-new"}},
-		"rebuilt":         {theirs: with(func(h *regions.Hello) { h.FabricID = "f-new" })}, // while the old one is gone
-		"second run":      {theirs: with(func(h *regions.Hello) { h.BootID = "b3" }), met: met{present: &good}, code: api.PermissionDenied, field: "boot_id"},
-		"restarted":       {theirs: with(func(h *regions.Hello) { h.BootID = "b3" })},
-		"takes our place": {theirs: with(func(h *regions.Hello) { h.Region = "us-east" }), code: api.PermissionDenied, field: "region"},
+		"good":             {theirs: good},
+		"again":            {theirs: good, met: met{present: &good}},
+		"newer wire":       {theirs: with(func(h *regions.Hello) { h.WireVersion, h.OldestWire = 9, 3 }), code: api.VersionMismatch, field: "wire_version", says: []string{"eu-west speaks 3 to 9", "us-east speaks 1 to 2", "1.0", "1.1"}},
+		"older wire":       {theirs: with(func(h *regions.Hello) { h.WireVersion, h.OldestWire = 0, 0 }), code: api.VersionMismatch, field: "wire_version"},
+		"federation":       {theirs: with(func(h *regions.Hello) { h.Federation = "other" }), code: api.ManifestMismatch, field: "federation", says: []string{"other", "shop"}},
+		"other name":       {theirs: with(func(h *regions.Hello) { h.Region = "ap-south" }), code: api.PermissionDenied, field: "region"},
+		"no fabric":        {theirs: with(func(h *regions.Hello) { h.FabricID = "" }), code: api.BadRequest, field: "fabric_id"},
+		"our own fabric":   {theirs: with(func(h *regions.Hello) { h.FabricID = "f-us" }), code: api.PermissionDenied, field: "fabric_id", says: []string{"copied"}},
+		"another's":        {theirs: good, met: met{owner: "ap-south"}, code: api.PermissionDenied, field: "fabric_id", says: []string{"ap-south"}},
+		"claimed":          {theirs: good, met: met{claimed: "ap-south"}, code: api.PermissionDenied, field: "fabric_id", says: []string{"ap-south"}},
+		"known as its own": {theirs: good, met: met{owner: "eu-west"}},
+		"second fabric":    {theirs: with(func(h *regions.Hello) { h.FabricID = "f-new" }), met: met{present: &good}, code: api.PermissionDenied, field: "fabric_id", says: []string{"f-eu", "f-new"}},
+		"rebuilt":          {theirs: with(func(h *regions.Hello) { h.FabricID = "f-new" })}, // while the old one is gone
+		"second run":       {theirs: with(func(h *regions.Hello) { h.BootID = "b3" }), met: met{present: &good}, code: api.PermissionDenied, field: "boot_id"},
+		"restarted":        {theirs: with(func(h *regions.Hello) { h.BootID = "b3" })},
+		"takes our place":  {theirs: with(func(h *regions.Hello) { h.Region = "us-east" }), code: api.PermissionDenied, field: "region"},
 	} {
 		err := checkHello(ours, c.theirs, "eu-west", c.met)
 		e, _ := err.(*api.Error)
