@@ -188,7 +188,7 @@ func (t *Topic) holders(first string) []string {
 func Differences(ours, theirs map[string]string) []string {
 	var diffs []string
 	for field, v := range ours {
-		if theirs[field] != v {
+		if theirs[field] != v && theirs[field] != api.Printable(v, MaxFieldText) { // so another region's came in
 			diffs = append(diffs, field+": "+quoteEmpty(v)+" | "+quoteEmpty(theirs[field]))
 		}
 	}

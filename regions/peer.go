@@ -14,6 +14,9 @@ const (
 	OldestWireVersion = 1
 )
 
+// MaxFieldText bounds the text of a topic's field that another region tells, in bytes.
+const MaxFieldText = 4 << 10
+
 // Hello is what two regions tell each other when a link comes up, and again
 // whenever it changes.
 type Hello struct {

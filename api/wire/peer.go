@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -34,25 +35,42 @@ func HelloToProto(h regions.Hello) *pb.PeerHello {
 	return m
 }
 
+// maxTopics bounds the topics of a hello, and their fields.
+const maxTopics, maxFields = 20_000, 64
+
 // HelloFromProto reads a hello; an absent one is refused.
 func HelloFromProto(m *pb.PeerHello) (regions.Hello, error) {
 	if m == nil {
 		return regions.Hello{}, badPeer("hello", "it is absent")
 	}
+	if len(m.GetTopics()) > maxTopics || len(m.GetIncarnations()) > maxTopics {
+		return regions.Hello{}, badPeer("topics", "they are too many")
+	}
+	if err := tokens("federation", m.GetFederation(), "region", m.GetRegion(), "fabric_id", m.GetFabricId(), "boot_id", m.GetBootId(), "gateway", m.GetGateway(),
+		"manifest_digest", m.GetManifestDigest(), "policy_signers", m.GetPolicySigners()); err != nil {
+		return regions.Hello{}, err
+	}
 	h := regions.Hello{
-		Federation: m.GetFederation(), Region: m.GetRegion(), FabricID: m.GetFabricId(), BootID: m.GetBootId(), Version: m.GetVersion(),
+		Federation: m.GetFederation(), Region: m.GetRegion(), FabricID: m.GetFabricId(), BootID: m.GetBootId(), Version: text(m.GetVersion()),
 		WireVersion: int(m.GetWireVersion()), OldestWire: int(m.GetOldestWireVersion()),
-		PolicySerial: m.GetPolicySerial(), PolicyRevision: m.GetPolicyRevision(), ManifestDigest: m.GetManifestDigest(),
+		PolicySerial: m.GetPolicySerial(), PolicyRevision: text(m.GetPolicyRevision()), ManifestDigest: m.GetManifestDigest(),
 		CertificateEnds: TimeFromProto(m.GetCertificateEndsUnixNano()), Gateway: m.GetGateway(), TakesTails: m.GetTakesTails(), SignedPolicy: m.GetSignedPolicy(), FencedPolicy: m.GetFencedPolicy(), PolicySigners: m.GetPolicySigners(),
 		TopicDigests: make(map[string]string, len(m.GetTopics())),
 		TopicFields:  make(map[string]map[string]string, len(m.GetTopics())),
 	}
 	for topic, d := range m.GetTopics() {
-		h.TopicDigests[topic], h.TopicFields[topic] = d.GetDigest(), d.GetFields()
+		if err := tokens("topic", topic, "digest", d.GetDigest()); err != nil || len(d.GetFields()) > maxFields {
+			return regions.Hello{}, cmp.Or(err, badPeer("fields", "they are too many"))
+		}
+		fields := make(map[string]string, len(d.GetFields()))
+		for field, v := range d.GetFields() {
+			fields[text(field)] = api.Printable(v, regions.MaxFieldText)
+		}
+		h.TopicDigests[topic], h.TopicFields[topic] = d.GetDigest(), fields
 	}
 	for log, incarnation := range m.GetIncarnations() {
 		id, err := api.ParseLogID(log)
-		if err != nil {
+		if err != nil || tokens("", log, "", incarnation) != nil {
 			return regions.Hello{}, badPeer("hello.incarnations", "a log has no such name")
 		}
 		if h.Incarnations == nil {
@@ -87,7 +105,7 @@ func WatermarksFromProto(m *pb.WatermarkList) (regions.Watermarks, error) {
 	}
 	for i, l := range m.GetLogs() {
 		id, err := logOf(l.GetLog())
-		if err != nil {
+		if err = cmp.Or(err, tokens("incarnation", l.GetIncarnation(), "issuer", l.GetEpoch().GetIssuer(), "digest", l.GetDigest())); err != nil {
 			return regions.Watermarks{}, err
 		}
 		w.Logs[i] = regions.LogMark{
@@ -104,7 +122,7 @@ func logOf(m *pb.LogId) (api.LogID, error) {
 	if id.Topic == "" || id.Slot == "" {
 		return api.LogID{}, badPeer("log", "it names no topic or no slot")
 	}
-	return id, nil
+	return id, tokens("log", id.Tenant, "log", id.Topic, "log", id.Slot)
 }
 
 // ForwardToProto makes the message of a forwarded record. The deadline travels as
@@ -125,7 +143,9 @@ func ForwardFromProto(m *pb.ForwardRequest, now time.Time, longest time.Duration
 		return regions.Forward{}, badPeer("record", "it is absent")
 	}
 	log, err := logOf(m.GetLog())
-	if err != nil {
+	p, retry := m.GetPrincipal(), LogFromProto(m.GetRetry().GetLog())
+	if err = cmp.Or(err, tokens("principal", p.GetName(), "kind", p.GetKind(), "class", p.GetClass(), "place", p.GetPlace(), "policy_revision", m.GetPolicyRevision(),
+		"retry", retry.Tenant, "retry", retry.Topic, "retry", retry.Slot)); err != nil {
 		return regions.Forward{}, err
 	}
 	return forwardFromProto(m, log, now, longest), nil
@@ -244,10 +264,11 @@ func MirrorReplyToProto(r regions.MirrorReply) *pb.MirrorResponse {
 func MirrorReplyFromProto(m *pb.MirrorResponse) regions.MirrorReply {
 	return regions.MirrorReply{
 		Cursor: regions.Cursor{
-			Incarnation: m.GetIncarnation(), Epoch: EpochFromProto(m.GetEpoch()), Sequence: m.GetSequence(),
-			Time: TimeFromProto(m.GetTimeUnixNano()), Ledger: LedgerFromProto(m.GetLedger()),
+			Incarnation: text(m.GetIncarnation()), Epoch: api.Epoch{Term: m.GetEpoch().GetTerm(), Counter: m.GetEpoch().GetCounter(), Issuer: text(m.GetEpoch().GetIssuer())},
+			Sequence: m.GetSequence(), Time: TimeFromProto(m.GetTimeUnixNano()), Ledger: LedgerFromProto(m.GetLedger()),
 		},
-		Refused: api.Code(m.GetRefused()), Field: m.GetField(), Hint: m.GetHint(), RetryAfter: max(time.Duration(m.GetRetryAfterNano()), 0),
+		Refused: api.Code(text(m.GetRefused())), Field: text(m.GetField()), Hint: text(m.GetHint()),
+		RetryAfter: min(max(time.Duration(m.GetRetryAfterNano()), 0), longestAsk),
 	}
 }
 

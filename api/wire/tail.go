@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	pb "domicile/api/domicile/v1"
@@ -25,7 +26,7 @@ func TailToProto(l *regions.TailList) *pb.TailList {
 // the head or are too many is refused.
 func TailFromProto(m *pb.TailList) (regions.TailList, error) {
 	log, err := logOf(m.GetLog())
-	if err != nil {
+	if err = cmp.Or(err, tokens("incarnation", m.GetIncarnation(), "issuer", m.GetEpoch().GetIssuer())); err != nil {
 		return regions.TailList{}, err
 	}
 	l := regions.TailList{Log: log, Incarnation: m.GetIncarnation(), Epoch: EpochFromProto(m.GetEpoch()),

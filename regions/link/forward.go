@@ -197,10 +197,10 @@ func (w *forwarder) outcome(m *pb.ForwardResponse) (api.Ack, error) {
 	switch r := m.GetResult().(type) {
 	case *pb.ForwardResponse_Ack:
 		if r.Ack != nil {
-			return wire.AckFromProto(r.Ack), nil
+			return wire.PeerAck(r.Ack), nil
 		}
 	case *pb.ForwardResponse_Error:
-		if err := wire.ErrorFromStatus(r.Error); err != nil {
+		if err := wire.PeerStatus(r.Error); err != nil {
 			return api.Ack{}, err
 		}
 	}
@@ -213,7 +213,7 @@ func (w *forwarder) unknown(hint string, cause error) error {
 
 func (w *forwarder) finish(number uint64, ack api.Ack, err error) {
 	if fl := w.remove(number); fl != nil {
-		if err == nil && ack.ID == "" {
+		if err == nil { // it is the record that was sent, whatever the home says
 			ack.ID = fl.forward.Record.ID
 		}
 		fl.done(ack, err)

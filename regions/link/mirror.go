@@ -51,6 +51,7 @@ func (m *Mesh) OpenMirror(ctx context.Context, peer string, o regions.MirrorOpen
 // lost is the error of a flow that ended with the link. What was in flight may or may
 // not be stored at the target; its cursor says so at the next open.
 func (p *peerLink) lost(op string, err error) error {
+	err = wire.FromPeer(err)
 	if e := wire.ErrorFromGRPC(err); !isUnknown(e) {
 		return e
 	}

@@ -132,12 +132,7 @@ func helloTakes(size int) time.Duration {
 }
 
 // detailed brings out our own error from a status that carries one.
-func detailed(err error) error {
-	if e := wire.ErrorFromGRPC(err); !isUnknown(e) {
-		return e
-	}
-	return err
-}
+func detailed(err error) error { return wire.FromPeer(err) }
 
 // run works until something fails, then clears up and says what failed.
 func (s *session) run(ctx context.Context) error {
