@@ -47,7 +47,7 @@ named, counted and published anew when the home comes back.`,
 				return a.demoFailover(cmd.Context(), rate)
 			}
 			return a.demo(cmd.Context(), demo.Options{
-				For: lasts, Rate: rate, Stay: stay, JSON: a.json(), Out: a.out, Story: a.err, Command: commandName(),
+				For: lasts, Rate: rate, Stay: stay, JSON: a.json(), Out: raw(a.out), Story: raw(a.err), Command: commandName(),
 			})
 		},
 	}

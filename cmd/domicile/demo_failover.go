@@ -16,9 +16,9 @@ func (a *app) demoFailover(ctx context.Context, rate int) error {
 	if err != nil {
 		return err
 	}
-	o := failover.Options{Rate: rate, Serve: []string{path, "serve", "-c"}, Story: a.out}
+	o := failover.Options{Rate: rate, Serve: []string{path, "serve", "-c"}, Story: raw(a.out)}
 	if a.json() {
-		o.Story = a.err
+		o.Story = raw(a.err)
 	}
 	r, err := failover.Run(ctx, o)
 	if r != nil && a.json() {

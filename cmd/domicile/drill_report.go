@@ -89,7 +89,10 @@ func (a *app) writeReport(r *report.Report, file string) (err error) {
 		"text": func(w io.Writer) error { _, err := io.WriteString(w, renderDrill(r)); return err },
 	}
 	if file == "" {
-		return forms[a.output](a.out)
+		if a.output == "text" {
+			return forms[a.output](a.out)
+		}
+		return forms[a.output](raw(a.out))
 	}
 	out, err := os.Create(file)
 	if err != nil {

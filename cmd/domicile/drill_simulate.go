@@ -53,7 +53,7 @@ Exit codes: as drill run's; 4 if virtual time stands still.`,
 // drillBubble is the process with the virtual time, for drill simulate to start.
 func (a *app) drillBubble() *cobra.Command {
 	return &cobra.Command{Use: "bubble JOB", Short: "Be the process in which a plan is simulated", Hidden: true, Args: arguments(1, 1, "a JOB"), Example: "  domicile drill bubble JOB", RunE: func(_ *cobra.Command, args []string) error {
-		simulate.Be(args[0], a.out)
+		simulate.Be(args[0], raw(a.out))
 		return nil // it has ended the process
 	}}
 }

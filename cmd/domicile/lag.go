@@ -78,7 +78,9 @@ func (a *app) printLag(r *pb.LagResponse, first bool) error {
 	switch {
 	case first:
 	case terminal(a.out):
-		text = "\x1b[H\x1b[2J" + text
+		if _, err := io.WriteString(raw(a.out), "\x1b[H\x1b[2J"); err != nil {
+			return err
+		}
 	default:
 		text = "\n" + text
 	}

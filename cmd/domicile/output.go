@@ -10,9 +10,31 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"domicile/api"
 )
 
 func (a *app) json() bool { return a.output == "json" }
+
+// screen is where people read. Whatever a node or a file said, it can do nothing to a terminal
+// there; JSON means the same behind it.
+type screen struct{ io.Writer }
+
+// Write writes it with all that does not print escaped.
+func (s screen) Write(b []byte) (int, error) {
+	if _, err := io.WriteString(s.Writer, api.PrintableLines(string(b))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// raw is what lies under a screen, for what this program itself draws there, and for pages.
+func raw(w io.Writer) io.Writer {
+	if s, ok := w.(screen); ok {
+		return s.Writer
+	}
+	return w
+}
 
 // printJSON writes one object on one line.
 func (a *app) printJSON(v any) error {
@@ -49,7 +71,7 @@ func table(w io.Writer, prefix string, rows [][]string) {
 
 // terminal reports whether w is a terminal: only there a line may be redrawn.
 func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := raw(w).(*os.File)
 	if !ok {
 		return false
 	}

@@ -27,7 +27,7 @@ func (a *app) progressBar(size int64) *progress {
 	if !terminal(a.err) {
 		return nil
 	}
-	return &progress{w: a.err, now: a.now, start: a.now(), size: size}
+	return &progress{w: raw(a.err), now: a.now, start: a.now(), size: size}
 }
 
 // draw redraws the line, at most ten times a second.

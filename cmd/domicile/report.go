@@ -58,7 +58,7 @@ func (a *app) report(ctx context.Context, dir string, r reportFlags) (err error)
 		return err
 	}
 	if r.file == "" {
-		return page.Write(a.out)
+		return page.Write(raw(a.out))
 	}
 	out, err := os.Create(r.file)
 	if err != nil {

@@ -31,7 +31,7 @@ type app struct {
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) exitCode {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	a := &app{in: stdin, out: stdout, err: stderr, now: time.Now, env: os.Getenv}
+	a := &app{in: stdin, out: screen{stdout}, err: screen{stderr}, now: time.Now, env: os.Getenv}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
