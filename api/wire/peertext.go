@@ -15,10 +15,11 @@ import (
 // printable from here on: what only people read is made so, and what is compared (an id, a
 // name, a digest) is refused if it is not.
 const (
-	maxText    = 512
-	maxToken   = 256
-	maxCopies  = 64
-	longestAsk = time.Hour // that a peer may have somebody wait before the next try
+	maxText     = 512
+	maxToken    = 256
+	maxCopies   = 64
+	maxPosition = 8 << 10
+	longestAsk  = time.Hour // that a peer may have somebody wait before the next try
 )
 
 func text(s string) string { return api.Printable(s, maxText) }
@@ -77,7 +78,7 @@ func PeerStatus(s *statuspb.Status) error {
 // PeerAck is AckFromProto of what another region says.
 func PeerAck(m *pb.Ack) api.Ack {
 	a := AckFromProto(m)
-	a.Durability, a.Position = api.Durability(text(string(a.Durability))), api.Position(text(string(a.Position)))
+	a.Durability, a.Position = api.Durability(text(string(a.Durability))), api.Position(api.Printable(string(a.Position), maxPosition))
 	for _, s := range []*string{&a.ID, &a.Topic, &a.Log.Tenant, &a.Log.Topic, &a.Log.Slot, &a.Region, &a.Incarnation, &a.Epoch.Issuer, &a.PolicyRevision, &a.Drill} {
 		*s = text(*s)
 	}

@@ -143,7 +143,7 @@ func TestFA4_EveryTextOfAPeerPrints(t *testing.T) {
 	check := func(where string, got any) {
 		t.Helper()
 		texts(reflect.ValueOf(got), func(s string) {
-			if api.Printable(s, regions.MaxFieldText) != s {
+			if api.Printable(s, 8<<10) != s {
 				t.Errorf("%s: %.60q comes through", where, s)
 			}
 		})

@@ -3,7 +3,9 @@ package wire
 import (
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
@@ -17,6 +19,30 @@ type Numbered struct {
 	Forward regions.Forward // of an outcome: empty
 	Ack     api.Ack         // of an outcome without an error
 	Err     error
+}
+
+// maxHandedOver bounds the records of a hand-over, and their outcomes; four times what a node
+// sends at once.
+const maxHandedOver = 4_096
+
+// unmarshal reads a message that holds at most so many of one field. They are counted before
+// anything is made of them: an empty one takes two bytes here and hundreds once it is read.
+func unmarshal(body []byte, m proto.Message, field protoreflect.Name, most int) error {
+	number := m.ProtoReflect().Descriptor().Fields().ByName(field).Number()
+	for rest, n := body, 0; len(rest) > 0; {
+		at, _, size := protowire.ConsumeField(rest)
+		if size < 0 {
+			return protowire.ParseError(size)
+		}
+		if at == number {
+			n++
+		}
+		if n > most {
+			return badPeer(string(field), "they are too many")
+		}
+		rest = rest[size:]
+	}
+	return proto.Unmarshal(body, m)
 }
 
 // EncodeHandOver makes the bytes of a hand-over under a term of the seat. Deadlines
@@ -33,7 +59,7 @@ func EncodeHandOver(term uint64, records []Numbered, now time.Time) ([]byte, err
 // away.
 func DecodeHandOver(body []byte, now time.Time, longest time.Duration) (term uint64, records []Numbered, err error) {
 	var m pb.HandOver
-	if err := proto.Unmarshal(body, &m); err != nil {
+	if err := unmarshal(body, &m, "records", maxHandedOver); err != nil {
 		return 0, nil, badPeer("body", "it is no hand-over")
 	}
 	records = make([]Numbered, len(m.GetRecords()))
@@ -77,17 +103,17 @@ func EncodeOutcomes(outcomes []Numbered) ([]byte, error) {
 // DecodeOutcomes reads outcomes. One that holds neither an ack nor an error is unknown.
 func DecodeOutcomes(body []byte) ([]Numbered, error) {
 	var m pb.Outcomes
-	if err := proto.Unmarshal(body, &m); err != nil {
+	if err := unmarshal(body, &m, "outcomes", maxHandedOver); err != nil {
 		return nil, badPeer("body", "it holds no outcomes")
 	}
 	outcomes := make([]Numbered, len(m.GetOutcomes()))
 	for i, r := range m.GetOutcomes() {
 		outcomes[i] = Numbered{Number: r.GetNumber()}
 		if a := r.GetAck(); a != nil {
-			outcomes[i].Ack = AckFromProto(a)
+			outcomes[i].Ack = PeerAck(a)
 			continue
 		}
-		if outcomes[i].Err = ErrorFromStatus(r.GetError()); outcomes[i].Err == nil {
+		if outcomes[i].Err = PeerStatus(r.GetError()); outcomes[i].Err == nil {
 			outcomes[i].Err = &api.Error{Code: api.OutcomeUnknown, Op: "publish", Hint: "send it again with the same id"}
 		}
 	}

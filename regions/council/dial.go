@@ -35,7 +35,7 @@ func (v *Voter) dialVoter(ctx context.Context, to address) (net.Conn, error) {
 		_ = conn.Close() // too many, or closing
 		return nil, net.ErrClosed
 	}
-	return &heldConn{conn, v}, nil
+	return &heldConn{Conn: conn, voter: v, peer: region}, nil
 }
 
 // fieldBorn is what a refusal names when a region has two voters.

@@ -16,6 +16,7 @@ const (
 	maxHello   = 4 << 10
 	maxRequest = 512 << 10 // a command, in base 64, and what is around it
 	maxAnswer  = 64 << 20  // a whole state
+	maxFault   = 512       // of one text
 )
 
 // What a correct node never sends, unlike a connection that ends.
@@ -118,5 +119,6 @@ func (f *fault) err() error {
 	if f == nil {
 		return nil
 	}
-	return &api.Error{Code: f.Code, Op: "place log", Region: f.Region, Field: f.Field, Value: f.Value, Hint: f.Hint}
+	text := func(s string) string { return api.Printable(s, maxFault) } // it is a peer's
+	return &api.Error{Code: api.Code(text(string(f.Code))), Op: "place log", Region: text(f.Region), Field: text(f.Field), Value: text(f.Value), Hint: text(f.Hint)}
 }

@@ -2,7 +2,15 @@ package council
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"reflect"
 	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"domicile/api"
+	"domicile/regions/placement"
 )
 
 func FuzzReadFrame(f *testing.F) {
@@ -35,5 +43,47 @@ func TestR14e_FramesAreBounded(t *testing.T) {
 	var h hello
 	if err := readFrame(bytes.NewReader([]byte{0, 1, 0, 0, '{'}), &h, maxHello); err == nil {
 		t.Fatal("a frame beyond the bound was read")
+	}
+}
+
+// Whatever is said to be who votes, the library's panics end nothing.
+func FuzzVoters(f *testing.F) {
+	good := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "eu-west", Address: "eu-west"}}})
+	f.Add(good)
+	f.Add([]byte{0xc1})
+	f.Add([]byte("\x81\xa7Servers\x93\xc0\xc0\xc0"))
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		if checkVoters(data) == nil {
+			_ = raft.DecodeConfiguration(data) // as the library does, where nobody catches it
+		}
+	})
+}
+
+// A thousand frames at random and a thousand that are right but for some bytes, as each kind
+// of frame: read or refused.
+func TestFA7_AThousandFrames(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 0x41))
+	for _, said := range []any{hello{For: asking, Authority: "A", Refused: &fault{Code: "X"}}, request{Renew: "eu-west", Change: &VoterChange{}}, reply{Voters: []string{"a"}}, placement.Delta{Voters: []string{"a"}}} {
+		var whole bytes.Buffer
+		if err := writeFrame(&whole, said, maxRequest); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2000 {
+			b := bytes.Clone(whole.Bytes())
+			if i%2 == 0 {
+				b = binary.BigEndian.AppendUint32(nil, uint32(random.IntN(300)))
+				b = append(b, make([]byte, random.IntN(300))...)
+			}
+			for range 1 + len(b)/8 {
+				if at := random.IntN(len(b)); at > 3 {
+					b[at] = byte(random.Uint32())
+				}
+			}
+			into := reflect.New(reflect.TypeOf(said))
+			_ = readFrame(bytes.NewReader(b), into.Interface(), maxRequest)
+		}
+	}
+	if err := (&fault{Code: "X\x1b[2J", Hint: "\x1b[2J", Region: "\u202e"}).err(); api.Printable(err.Error(), 1<<12) != err.Error() {
+		t.Errorf("%q", err)
 	}
 }

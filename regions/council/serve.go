@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"domicile/api"
@@ -61,6 +62,25 @@ func (v *Voter) letGo(c net.Conn) {
 type heldConn struct {
 	net.Conn
 	voter *Voter
+	peer  string
+	heard atomic.Int64 // bytes, since something was last said
+}
+
+// Read gives up on a peer that says more without an answer than there is to say: the library
+// would hold all of it.
+func (h *heldConn) Read(b []byte) (int, error) {
+	n, err := h.Conn.Read(b)
+	if h.heard.Add(int64(n)) > maxUnanswered {
+		h.voter.misread(h.peer, errTooLarge)
+		return 0, errTooLarge
+	}
+	return n, err
+}
+
+// Write answers.
+func (h *heldConn) Write(b []byte) (int, error) {
+	h.heard.Store(0)
+	return h.Conn.Write(b)
 }
 
 // Close lets the connection go.
@@ -90,7 +110,7 @@ func (v *Voter) greet(conn net.Conn, peer string) (given bool) {
 	switch h.For {
 	case voting:
 		_ = conn.SetDeadline(time.Time{})
-		v.ballots.offer(&heldConn{conn, v})
+		v.ballots.offer(&heldConn{Conn: conn, voter: v, peer: peer})
 		return true
 	case follow:
 		v.feed(conn, h)

@@ -66,7 +66,7 @@ type Voter struct {
 	machine  *machine
 	raft     *raft.Raft
 	ballots  *ballots
-	lines    *raft.NetworkTransport
+	lines    *checkedLines
 	renewals renewals
 
 	ctx    context.Context
@@ -136,12 +136,13 @@ func (v *Voter) open() (err error) {
 	}
 	v.machine = newMachine(v.nominal, v.audit, v.cfg.Log, v.cfg.reads, v.store.note)
 	v.ballots = newBallots(v.mark.address(), v.dialVoter)
-	v.lines = raft.NewNetworkTransport(v.ballots, 3, v.cfg.Pace.Of(lineTimeout), out)
+	v.lines = v.checked(raft.NewNetworkTransport(v.ballots, 3, v.cfg.Pace.Of(lineTimeout), out))
 	notify := make(chan bool, 16)
 	if v.raft, err = raft.NewRaft(v.raftConfig(notify, out), v.machine, v.store, v.store, snapshots, v.lines); err != nil {
 		return errors.Join(err, v.lines.Close())
 	}
 	v.renewals.init()
+	v.wg.Go(v.lines.run)
 	v.wg.Go(v.serve)
 	v.wg.Go(func() { v.govern(notify) })
 	v.wg.Go(v.keepCache)

@@ -16,12 +16,12 @@ import (
 // claimed is the end of a link with a region of several gateways, on a clock that a test
 // sets. Nothing is dialed.
 type claimed struct {
-	*testing.T
+	testing.TB
 	*peerLink
 	clock *regions.ManualClock
 }
 
-func newClaimed(t *testing.T) claimed {
+func newClaimed(t testing.TB) claimed {
 	clock := regions.NewManualClock(start)
 	ca, err := identity.NewCA("shop", start, time.Hour)
 	if err != nil {

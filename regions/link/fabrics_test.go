@@ -14,7 +14,7 @@ import (
 func (c claimed) second(name string) claimed {
 	p := newPeerLink(c.mesh, name, []string{"z:1"})
 	c.mesh.peers[name] = p
-	return claimed{c.T, p, c.clock}
+	return claimed{c.TB, p, c.clock}
 }
 
 // claims says hello with a fabric and wants this code, "" for accepted.
