@@ -17,6 +17,7 @@ const (
 	maxRequest = 512 << 10 // a command, in base 64, and what is around it
 	maxAnswer  = 64 << 20  // a whole state
 	maxFault   = 512       // of one text
+	maxObjects = 250_000   // of a frame: those of ten thousand logs and of what was retired
 )
 
 // What a correct node never sends, unlike a connection that ends.
@@ -64,10 +65,34 @@ func readFrame(r io.Reader, into any, most int) error {
 	if len(text) < int(size) {
 		return io.ErrUnexpectedEOF
 	}
+	if objects, values := counted(text); objects > min(64+most/64, maxObjects) || values > 64+most/8 {
+		return fmt.Errorf("%w: %d objects, %d values", errTooLarge, objects, values)
+	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	return nil
+}
+
+// counted is how many objects, and values in all, a JSON text holds at the most: an empty one
+// takes three bytes there and hundreds once it is read.
+func counted(text []byte) (objects, values int) {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case '{':
+			objects++
+			values++
+		case '[', ',':
+			values++
+		}
+	}
+	return objects, values
 }
 
 // purpose is what a connection is for.

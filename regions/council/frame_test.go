@@ -3,8 +3,10 @@ package council
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -82,6 +84,15 @@ func TestFA7_AThousandFrames(t *testing.T) {
 			into := reflect.New(reflect.TypeOf(said))
 			_ = readFrame(bytes.NewReader(b), into.Interface(), maxRequest)
 		}
+	}
+	bomb := append(binary.BigEndian.AppendUint32(nil, uint32(12+3<<22)), append(append([]byte(`{"Logs":[`), bytes.Repeat([]byte("{},"), 1<<22)...), `{}]}`[:3]...)...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var d placement.Delta
+	err := readFrame(bytes.NewReader(bomb), &d, maxAnswer)
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; !errors.Is(err, errTooLarge) || took > 128 {
+		t.Errorf("a state of 4 million empty logs: %v, with %d MiB", err, took)
 	}
 	if err := (&fault{Code: "X\x1b[2J", Hint: "\x1b[2J", Region: "\u202e"}).err(); api.Printable(err.Error(), 1<<12) != err.Error() {
 		t.Errorf("%q", err)
