@@ -19,10 +19,9 @@ const (
 	LaneForward   Lane = "forward"
 	LaneMirror    Lane = "mirror"
 	LanePolicy    Lane = "policy"
-	LaneProof     Lane = "proof"
 	LaneAuthority Lane = "authority"
 	LaneGossip    Lane = "gossip"
-	LaneHandover  Lane = "handover" // of the nodes of one region
+	LaneHandover  Lane = "handover" // of the nodes of one region: the peer is a node
 )
 
 // Refusal is why something that another region said was not taken.
@@ -78,7 +77,7 @@ func (r *PeerRefusals) Add(peer string, lane Lane, why Refusal) {
 		return
 	}
 	switch lane {
-	case LaneHello, LaneWatermark, LaneTail, LaneForward, LaneMirror, LanePolicy, LaneProof, LaneAuthority, LaneGossip, LaneHandover:
+	case LaneHello, LaneWatermark, LaneTail, LaneForward, LaneMirror, LanePolicy, LaneAuthority, LaneGossip, LaneHandover:
 	default:
 		lane = otherLane
 	}

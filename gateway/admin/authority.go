@@ -66,6 +66,7 @@ func (a *Admin) collectPlaced(gauge func(*prometheus.Desc, float64, ...string)) 
 type witness struct {
 	authority    func() *pb.AuthorityState
 	certificates func() []Certificate
+	refused      func() []regions.PeerRefused
 	clock        regions.Clock
 }
 
@@ -78,6 +79,7 @@ func (w *witness) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, labels...)
 	}
 	collectAuthority(w.authority(), gauge)
+	collectRefused(w.refused(), out)
 	for _, c := range w.certificates() {
 		gauge(certificateDays, c.Ends.Sub(w.clock.Now()).Hours()/24, c.Name, c.Kind)
 	}

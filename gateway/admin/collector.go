@@ -86,9 +86,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(gossipHints, float64(len(g.Hints)))
 		gauge(gossipRefused, float64(g.Refused))
 	}
-	for _, r := range v.Refused {
-		out <- prometheus.MustNewConstMetric(peerRefused, prometheus.CounterValue, float64(r.Count), r.Peer, string(r.Lane), string(r.Reason))
-	}
+	collectRefused(v.Refused, out)
 	if !slices.Contains(v.Silent, silentPolicy) {
 		gauge(policyActive, truth(v.Policy.Active))
 		gauge(policyRefused, truth(v.Policy.Problem != ""))
@@ -108,6 +106,12 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(storageHealthy, truth(s.Healthy && s.Full == ""))
 		gauge(storageUsed, float64(s.Used))
 		gauge(storageLimit, float64(s.Limit))
+	}
+}
+
+func collectRefused(refused []regions.PeerRefused, out chan<- prometheus.Metric) {
+	for _, r := range refused {
+		out <- prometheus.MustNewConstMetric(peerRefused, prometheus.CounterValue, float64(r.Count), r.Peer, string(r.Lane), string(r.Reason))
 	}
 }
 

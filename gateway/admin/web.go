@@ -59,6 +59,7 @@ type PagesConfig struct {
 	Unready      func() string // why the node is no use now; "": it is
 	Authority    func() *pb.AuthorityState
 	Certificates func() []Certificate
+	Refused      func() []regions.PeerRefused
 	Clock        regions.Clock
 	Logger       *slog.Logger
 }
@@ -66,7 +67,7 @@ type PagesConfig struct {
 // NewPages takes over the listener.
 func NewPages(l net.Listener, c PagesConfig) *Pages {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&witness{c.Authority, c.Certificates, c.Clock})
+	registry.MustRegister(&witness{c.Authority, c.Certificates, c.Refused, c.Clock})
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "") })

@@ -21,13 +21,14 @@ const (
 
 const outcomesPerCall = 1_024
 
-// InConfig is what an In works with. All of it is required.
+// InConfig is what an In works with. All of it is required but Refused.
 type InConfig struct {
 	Region string
 	Term   uint64 // of the seat under which it takes records
 	// Publish takes a record as published in this region, and never blocks.
 	Publish func(ctx context.Context, r api.Record, who regions.Principal, away func(), done func(api.Ack, error))
 	Call    Call
+	Refused *regions.PeerRefusals // counts what another node says that no node says; nil: nobody counts
 	Clock   regions.Clock
 	Pace    regions.Pace
 	Logger  *slog.Logger
@@ -81,6 +82,7 @@ func (in *In) Take(ctx context.Context, from string, body []byte) ([]byte, error
 	term, records, err := wire.DecodeHandOver(body, in.cfg.Clock.Now(), in.cfg.Pace.Of(Deadline))
 	switch {
 	case err != nil:
+		in.cfg.Refused.Add(from, regions.LaneHandover, regions.Malformed)
 		return nil, err
 	case term != in.cfg.Term:
 		return nil, in.notReady("it was meant for another term of the region's seat")

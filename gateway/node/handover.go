@@ -67,7 +67,7 @@ func (t *turn) openHandover(context.Context) error {
 		return nil
 	}
 	t.in = handover.NewIn(handover.InConfig{
-		Region: t.cfg.Region, Term: t.seat.Term, Call: t.fabric.Call, Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger,
+		Region: t.cfg.Region, Term: t.seat.Term, Call: t.fabric.Call, Refused: t.refused, Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger,
 		Publish: func(ctx context.Context, r api.Record, who regions.Principal, away func(), done func(api.Ack, error)) {
 			if err := t.quotas.Take(&r, who); err != nil {
 				done(api.Ack{}, err)

@@ -66,7 +66,7 @@ func (w *Witness) openPages(ctx context.Context) (err error) {
 		return err
 	}
 	n := w.n
-	w.pages = admin.NewPages(n.pages, admin.PagesConfig{Unready: w.unready, Authority: n.authorityState, Certificates: n.certificates, Clock: n.seams.Clock, Logger: n.logger})
+	w.pages = admin.NewPages(n.pages, admin.PagesConfig{Unready: w.unready, Authority: n.authorityState, Certificates: n.certificates, Refused: n.refused.Totals, Clock: n.seams.Clock, Logger: n.logger})
 	w.n.onClose("pages", w.pages.Close)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
 	"domicile/api/wire"
+	"domicile/regions"
 )
 
 const (
@@ -27,7 +28,7 @@ func (p *peerLink) meet(ctx context.Context, l *lane) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.mesh.cfg.Pace.Of(meetWithin))
 	defer cancel()
-	policies.Met(ctx, p.name, l.hello, l.fetch)
+	policies.Met(ctx, p.name, l.hello, p.fetcher(l))
 }
 
 // FetchPolicy brings the signed policy of a peer that has this one, over the link that is
@@ -35,10 +36,23 @@ func (p *peerLink) meet(ctx context.Context, l *lane) {
 func (m *Mesh) FetchPolicy(ctx context.Context, peer string, serial int64) ([]byte, error) {
 	if p := m.peers[peer]; p != nil {
 		if s := p.current(); s != nil {
-			return s.control.fetch(ctx, serial)
+			return p.fetcher(s.control)(ctx, serial)
 		}
 	}
 	return nil, &api.Error{Code: api.HomeUnreachable, Op: "fetch policy", Region: peer, Hint: "the link is down"}
+}
+
+var errNonsense = &api.Error{Code: api.BadRequest, Op: "fetch policy", Field: "size", Hint: "the peer's answer makes no sense"}
+
+// fetcher fetches over a lane, and counts an answer that no correct node gives.
+func (p *peerLink) fetcher(l *lane) Fetch {
+	return func(ctx context.Context, serial int64) ([]byte, error) {
+		data, err := l.fetch(ctx, serial)
+		if err == error(errNonsense) { // and not one of the peer with the same code
+			p.mesh.cfg.Refused.Add(p.name, regions.LanePolicy, regions.Malformed)
+		}
+		return data, err
+	}
 }
 
 // fetch asks for a policy part by part, so that a heartbeat never waits behind much of it.
@@ -54,7 +68,7 @@ func (l *lane) fetch(ctx context.Context, serial int64) ([]byte, error) {
 		size := int(m.GetSize())
 		switch {
 		case size > maxPolicy || len(out) > size || len(m.GetPart()) == 0:
-			return nil, &api.Error{Code: api.BadRequest, Op: "fetch policy", Field: "size", Hint: "the peer's answer makes no sense"}
+			return nil, errNonsense
 		case len(out) == size:
 			return out, nil
 		}
