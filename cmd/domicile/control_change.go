@@ -75,8 +75,8 @@ func (a *app) votersRemove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "remove REGION", Short: "Take a region's vote away; speak to any node that votes",
 		Long: `For a voter that is lost with its folder, or a region that federation.yaml has no longer
-vote. It is refused if those that are left would be no majority in reach. With fewer than
-three left, nothing is decided while one is lost: that takes the approvals of two people.`,
+vote, with the approvals of two people. It is refused if those that are left would be no
+majority in reach. With fewer than three left, nothing is decided while one is lost.`,
 		Example: "  domicile control voters remove us-east --dry-run",
 		Args:    arguments(1, 1, "a REGION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
