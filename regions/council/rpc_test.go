@@ -16,15 +16,15 @@ import (
 	"domicile/regions/placement"
 )
 
-// liar speaks the voters' protocol with a voter's certificate, and says what it likes.
-type liar struct {
+// rawVoter speaks the voters' protocol with a voter's certificate, and says what it likes.
+type rawVoter struct {
 	w        *world
 	from, to string
 	lines    *testLines
 	closed   chan struct{}
 }
 
-func (l liar) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
+func (l rawVoter) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.w.t.Context(), patient)
 	defer cancel()
 	c, err := l.lines.Dial(ctx, l.to)
@@ -46,16 +46,16 @@ func (l liar) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 	return c, err
 }
 
-func (l liar) Accept() (net.Conn, error) { <-l.closed; return nil, net.ErrClosed }
-func (l liar) Close() error              { return nil }
-func (l liar) Addr() net.Addr            { return &net.UnixAddr{Name: l.from} }
+func (l rawVoter) Accept() (net.Conn, error) { <-l.closed; return nil, net.ErrClosed }
+func (l rawVoter) Close() error              { return nil }
+func (l rawVoter) Addr() net.Addr            { return &net.UnixAddr{Name: l.from} }
 
 // A7: one entry, call or snapshot of a voter that was broken into ended the process of every
 // other one, and again at each start. Now it is refused, and the others go on deciding.
 func TestFA7_AVoterThatLiesEndsNoProcess(t *testing.T) {
 	w := founding(t, "ap-south", "eu-west", "us-east")
 	w.stop("us-east")
-	l := liar{w, "us-east", "eu-west", w.line("us-east", false), make(chan struct{})}
+	l := rawVoter{w, "us-east", "eu-west", w.line("us-east", false), make(chan struct{})}
 	speaks := raft.NewNetworkTransport(l, 1, patient, io.Discard)
 	t.Cleanup(func() { close(l.closed); _ = speaks.Close() })
 	const term = 1 << 20
