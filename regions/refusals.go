@@ -99,7 +99,8 @@ func (r *PeerRefusals) Add(peer string, lane Lane, why Refusal) {
 	}
 	r.mu.Unlock()
 	if tell {
-		r.log.Warn("what another region says is refused: no correct node says it", "peer", peer, "lane", string(lane), "reason", string(why), "count", t.Count)
+		r.log.Warn("what another region says is refused: no correct node says it",
+			"peer", peer, "lane", string(lane), "reason", string(why), "count", t.Count)
 	}
 }
 

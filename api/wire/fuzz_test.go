@@ -69,18 +69,24 @@ func handovers() map[string]struct {
 		return b
 	}
 	now := time.Unix(1000, 0)
-	record := wire.Numbered{Number: 7, Forward: regions.Forward{Record: api.Record{ID: "a", Topic: "orders", Body: []byte("x")}, Principal: regions.Principal{Name: "app", Kind: "client"}, Deadline: now.Add(time.Second)}}
+	record := wire.Numbered{Number: 7, Forward: regions.Forward{Record: api.Record{ID: "a", Topic: "orders", Body: []byte("x")},
+		Principal: regions.Principal{Name: "app", Kind: "client"}, Deadline: now.Add(time.Second)}}
 	word := &pb.PolicyAsk{Word: &pb.PolicyWord{}}
 	return map[string]lane{
-		"hand-over": {must(wire.EncodeHandOver(3, []wire.Numbered{record}, now)), func(b []byte) error { _, _, err := wire.DecodeHandOver(b, now, time.Second); return err }},
-		"taken":     {must(wire.EncodeTaken([]uint64{1, 2})), func(b []byte) error { _, err := wire.DecodeTaken(b); return err }},
-		"outcomes":  {must(wire.EncodeOutcomes([]wire.Numbered{{Number: 7, Ack: api.Ack{ID: "a"}}, {Number: 8, Err: &api.Error{Code: api.Overloaded}}})), func(b []byte) error { _, err := wire.DecodeOutcomes(b); return err }},
-		"read over": {must(wire.EncodeReadOver(&wire.ReadOver{Term: 1, Request: &pb.ReadRequest{Topic: "orders"}})), func(b []byte) error { _, err := wire.DecodeReadOver(b); return err }},
-		"read part": {must(wire.EncodeReadPart(&pb.ReadResponse{}, true)), func(b []byte) error { _, _, err := wire.DecodeReadPart(b); return err }},
-		"ask":       {must(wire.EncodeAsk(&pb.AskOver{})), func(b []byte) error { _, err := wire.DecodeAsk(b); return err }},
-		"answer":    {must(wire.EncodeAnswer(&pb.AskAnswer{})), func(b []byte) error { _, err := wire.DecodeAnswer(b); return err }},
-		"policy":    {must(wire.EncodePolicyAsk(word)), func(b []byte) error { _, err := wire.DecodePolicyAsk(b); return err }},
-		"told":      {must(wire.EncodePolicyTold(&pb.PolicyTold{Word: &pb.PolicyWord{}})), func(b []byte) error { _, err := wire.DecodePolicyTold(b); return err }},
+		"hand-over": {must(wire.EncodeHandOver(3, []wire.Numbered{record}, now)),
+			func(b []byte) error { _, _, err := wire.DecodeHandOver(b, now, time.Second); return err }},
+		"taken": {must(wire.EncodeTaken([]uint64{1, 2})), func(b []byte) error { _, err := wire.DecodeTaken(b); return err }},
+		"outcomes": {must(wire.EncodeOutcomes([]wire.Numbered{{Number: 7, Ack: api.Ack{ID: "a"}}, {Number: 8, Err: &api.Error{Code: api.Overloaded}}})),
+			func(b []byte) error { _, err := wire.DecodeOutcomes(b); return err }},
+		"read over": {must(wire.EncodeReadOver(&wire.ReadOver{Term: 1, Request: &pb.ReadRequest{Topic: "orders"}})),
+			func(b []byte) error { _, err := wire.DecodeReadOver(b); return err }},
+		"read part": {must(wire.EncodeReadPart(&pb.ReadResponse{}, true)),
+			func(b []byte) error { _, _, err := wire.DecodeReadPart(b); return err }},
+		"ask":    {must(wire.EncodeAsk(&pb.AskOver{})), func(b []byte) error { _, err := wire.DecodeAsk(b); return err }},
+		"answer": {must(wire.EncodeAnswer(&pb.AskAnswer{})), func(b []byte) error { _, err := wire.DecodeAnswer(b); return err }},
+		"policy": {must(wire.EncodePolicyAsk(word)), func(b []byte) error { _, err := wire.DecodePolicyAsk(b); return err }},
+		"told": {must(wire.EncodePolicyTold(&pb.PolicyTold{Word: &pb.PolicyWord{}})),
+			func(b []byte) error { _, err := wire.DecodePolicyTold(b); return err }},
 	}
 }
 

@@ -65,7 +65,8 @@ func PeerStatus(s *statuspb.Status) error {
 		return err
 	}
 	e.Code = api.Code(text(string(e.Code)))
-	for _, s := range []*string{&e.Op, &e.Topic, &e.Region, &e.Field, &e.Value, &e.Hint, &e.Revision, &e.Reason, &e.Rule, &e.Drill, &e.Log.Tenant, &e.Log.Topic, &e.Log.Slot} {
+	for _, s := range []*string{&e.Op, &e.Topic, &e.Region, &e.Field, &e.Value, &e.Hint,
+		&e.Revision, &e.Reason, &e.Rule, &e.Drill, &e.Log.Tenant, &e.Log.Topic, &e.Log.Slot} {
 		*s = text(*s)
 	}
 	if e.Err != nil {
@@ -79,7 +80,8 @@ func PeerStatus(s *statuspb.Status) error {
 func PeerAck(m *pb.Ack) api.Ack {
 	a := AckFromProto(m)
 	a.Durability, a.Position = api.Durability(text(string(a.Durability))), api.Position(api.Printable(string(a.Position), maxPosition))
-	for _, s := range []*string{&a.ID, &a.Topic, &a.Log.Tenant, &a.Log.Topic, &a.Log.Slot, &a.Region, &a.Incarnation, &a.Epoch.Issuer, &a.PolicyRevision, &a.Drill} {
+	for _, s := range []*string{&a.ID, &a.Topic, &a.Log.Tenant, &a.Log.Topic, &a.Log.Slot,
+		&a.Region, &a.Incarnation, &a.Epoch.Issuer, &a.PolicyRevision, &a.Drill} {
 		*s = text(*s)
 	}
 	a.Copies = a.Copies[:min(len(a.Copies), maxCopies)]

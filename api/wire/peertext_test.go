@@ -35,25 +35,33 @@ func lanes() map[string]struct {
 	}
 	log := api.LogID{Tenant: api.DefaultTenant, Topic: "orders", Slot: "eu-west"}
 	epoch := api.StaticEpoch("eu-west")
-	tail := regions.TailList{Log: log, Incarnation: "i", Epoch: epoch, Head: 9, Entries: []regions.TailEntry{{From: 7, Sequence: 7}, {From: 8, Sequence: 9, Kind: regions.Purged}}}
-	refusal := wire.StatusFromError(&api.Error{Code: api.PermissionDenied, Op: "o", Topic: "t", Region: "r", Field: "f", Value: "v", Hint: "h", Revision: "1", Reason: "x", Rule: "y", Drill: "d", Log: log, Err: errors.New("cause")})
+	tail := regions.TailList{Log: log, Incarnation: "i", Epoch: epoch, Head: 9, Entries: []regions.TailEntry{{From: 7,
+		Sequence: 7}, {From: 8, Sequence: 9, Kind: regions.Purged}}}
+	refusal := wire.StatusFromError(&api.Error{Code: api.PermissionDenied, Op: "o", Topic: "t", Region: "r", Field: "f",
+		Value: "v", Hint: "h", Revision: "1", Reason: "x", Rule: "y", Drill: "d", Log: log, Err: errors.New("cause")})
 	return map[string]lane{
-		"hello": {wire.HelloToProto(regions.Hello{Federation: "shop", Region: "eu-west", FabricID: "f", BootID: "b", Version: "v1", PolicyRevision: "7-a", ManifestDigest: "d", Gateway: "a", PolicySigners: "s",
-			TopicDigests: map[string]string{"orders": "d"}, TopicFields: map[string]map[string]string{"orders": {"writes": "local"}}, Incarnations: map[api.LogID]string{log: "i"}}),
+		"hello": {wire.HelloToProto(regions.Hello{Federation: "shop", Region: "eu-west", FabricID: "f", BootID: "b",
+			Version: "v1", PolicyRevision: "7-a", ManifestDigest: "d", Gateway: "a", PolicySigners: "s",
+			TopicDigests: map[string]string{"orders": "d"},
+			TopicFields:  map[string]map[string]string{"orders": {"writes": "local"}}, Incarnations: map[api.LogID]string{log: "i"}}),
 			func(m proto.Message) (any, error) { return wire.HelloFromProto(m.(*pb.PeerHello)) }},
-		"watermarks": {wire.WatermarksToProto(regions.Watermarks{Logs: []regions.LogMark{{Log: log, Incarnation: "i", Epoch: epoch, Digest: "d"}}}),
+		"watermarks": {wire.WatermarksToProto(regions.Watermarks{Logs: []regions.LogMark{{Log: log, Incarnation: "i",
+			Epoch: epoch, Digest: "d"}}}),
 			func(m proto.Message) (any, error) { return wire.WatermarksFromProto(m.(*pb.WatermarkList)) }},
 		"tail": {wire.TailToProto(&tail), func(m proto.Message) (any, error) { return wire.TailFromProto(m.(*pb.TailList)) }},
-		"forward": {wire.ForwardToProto(1, &regions.Forward{Log: log, Revision: "7-a", Principal: regions.Principal{Name: "n", Kind: "client", Class: "app", Place: "eu-west"},
-			Record: api.Record{Retry: api.Retry{Again: true, Log: log}}}, time.Now()),
+		"forward": {wire.ForwardToProto(1, &regions.Forward{Log: log, Revision: "7-a",
+			Principal: regions.Principal{Name: "n", Kind: "client", Class: "app", Place: "eu-west"},
+			Record:    api.Record{Retry: api.Retry{Again: true, Log: log}}}, time.Now()),
 			func(m proto.Message) (any, error) {
 				f, err := wire.ForwardFromProto(m.(*pb.ForwardRequest), time.Now(), time.Second)
 				f.Record = api.Record{Retry: f.Record.Retry}
 				return f, err
 			}},
-		"reply": {wire.MirrorReplyToProto(regions.MirrorReply{Cursor: regions.Cursor{Incarnation: "i", Epoch: epoch}, Refused: api.PolicySkew, Field: "f", Hint: "h"}),
+		"reply": {wire.MirrorReplyToProto(regions.MirrorReply{Cursor: regions.Cursor{Incarnation: "i", Epoch: epoch},
+			Refused: api.PolicySkew, Field: "f", Hint: "h"}),
 			func(m proto.Message) (any, error) { return wire.MirrorReplyFromProto(m.(*pb.MirrorResponse)), nil }},
-		"ack": {wire.AckToProto(api.Ack{ID: "x", Log: log, Region: "eu-west", Incarnation: "i", Epoch: epoch, Durability: api.Disk1, PolicyRevision: "7-a", Position: "p1.x", Copies: []string{"eu-central"}, Drill: "d"}),
+		"ack": {wire.AckToProto(api.Ack{ID: "x", Log: log, Region: "eu-west", Incarnation: "i", Epoch: epoch,
+			Durability: api.Disk1, PolicyRevision: "7-a", Position: "p1.x", Copies: []string{"eu-central"}, Drill: "d"}),
 			func(m proto.Message) (any, error) { return wire.PeerAck(m.(*pb.Ack)), nil }},
 		"refusal": {refusal.GetDetails()[0].ProtoReflect().Interface(), nil},
 	}
@@ -175,10 +183,11 @@ func TestFA4_EveryTextOfAPeerPrints(t *testing.T) {
 func TestFA4_ErrorsOfPeersPrint(t *testing.T) {
 	long := strings.Repeat("a", 1<<20)
 	for name, err := range map[string]error{
-		"plain":    status.Error(codes.Unavailable, esc+long),
-		"detailed": wire.GRPCError(&api.Error{Code: api.PermissionDenied, Op: esc, Topic: esc, Region: esc, Field: esc, Value: esc, Hint: esc + long, Reason: esc, Rule: esc, Drill: esc, Revision: esc, Err: errors.New(esc)}),
-		"no code":  wire.GRPCError(&api.Error{Code: esc, Hint: esc}),
-		"unknown":  wire.GRPCError(&api.Error{Code: api.OutcomeUnknown, Hint: esc}),
+		"plain": status.Error(codes.Unavailable, esc+long),
+		"detailed": wire.GRPCError(&api.Error{Code: api.PermissionDenied, Op: esc, Topic: esc, Region: esc, Field: esc,
+			Value: esc, Hint: esc + long, Reason: esc, Rule: esc, Drill: esc, Revision: esc, Err: errors.New(esc)}),
+		"no code": wire.GRPCError(&api.Error{Code: esc, Hint: esc}),
+		"unknown": wire.GRPCError(&api.Error{Code: api.OutcomeUnknown, Hint: esc}),
 	} {
 		got := wire.FromPeer(fmt.Errorf("wrapped: %w", err))
 		if s := got.Error(); api.Printable(s, 16<<10) != s {
@@ -189,7 +198,8 @@ func TestFA4_ErrorsOfPeersPrint(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	ours := &api.Error{Code: api.NotReady, Hint: "two\nlines"}
-	if wire.FromPeer(ours) != ours || wire.FromPeer(nil) != nil || !errors.Is(wire.FromPeer(status.Error(codes.Canceled, "x")), status.Error(codes.Canceled, "x")) {
+	if wire.FromPeer(ours) != ours || wire.FromPeer(nil) != nil || !errors.Is(wire.FromPeer(status.Error(codes.Canceled,
+		"x")), status.Error(codes.Canceled, "x")) {
 		t.Error("what is not a peer's text was changed")
 	}
 	long1 := wire.FromPeer(wire.GRPCError(&api.Error{Code: api.Overloaded, RetryAfter: 1000 * time.Hour}))

@@ -145,5 +145,6 @@ func (f *fault) err() error {
 		return nil
 	}
 	text := func(s string) string { return api.Printable(s, maxFault) } // it is a peer's
-	return &api.Error{Code: api.Code(text(string(f.Code))), Op: "place log", Region: text(f.Region), Field: text(f.Field), Value: text(f.Value), Hint: text(f.Hint)}
+	return &api.Error{Code: api.Code(text(string(f.Code))), Op: "place log", Region: text(f.Region),
+		Field: text(f.Field), Value: text(f.Value), Hint: text(f.Hint)}
 }

@@ -65,7 +65,8 @@ func FuzzVoters(f *testing.F) {
 // of frame: read or refused.
 func TestFA7_AThousandFrames(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 0x41))
-	for _, said := range []any{hello{For: asking, Authority: "A", Refused: &fault{Code: "X"}}, request{Renew: "eu-west", Change: &VoterChange{}}, reply{Voters: []string{"a"}}, placement.Delta{Voters: []string{"a"}}} {
+	for _, said := range []any{hello{For: asking, Authority: "A", Refused: &fault{Code: "X"}}, request{Renew: "eu-west",
+		Change: &VoterChange{}}, reply{Voters: []string{"a"}}, placement.Delta{Voters: []string{"a"}}} {
 		var whole bytes.Buffer
 		if err := writeFrame(&whole, said, maxRequest); err != nil {
 			t.Fatal(err)
@@ -85,7 +86,8 @@ func TestFA7_AThousandFrames(t *testing.T) {
 			_ = readFrame(bytes.NewReader(b), into.Interface(), maxRequest)
 		}
 	}
-	bomb := append(binary.BigEndian.AppendUint32(nil, uint32(12+3<<22)), append(append([]byte(`{"Logs":[`), bytes.Repeat([]byte("{},"), 1<<22)...), `{}]}`[:3]...)...)
+	bomb := append(binary.BigEndian.AppendUint32(nil, uint32(12+3<<22)), append(append([]byte(`{"Logs":[`),
+		bytes.Repeat([]byte("{},"), 1<<22)...), `{}]}`[:3]...)...)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	var d placement.Delta

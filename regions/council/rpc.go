@@ -141,7 +141,8 @@ func checkVoters(data []byte) (err error) {
 	}
 	voters := 0
 	for _, s := range raft.DecodeConfiguration(data).Servers {
-		if s.ID == "" || s.Address == "" || api.Printable(string(s.ID), 128) != string(s.ID) || api.Printable(string(s.Address), 256) != string(s.Address) {
+		id, address := string(s.ID), string(s.Address)
+		if id == "" || address == "" || api.Printable(id, 128) != id || api.Printable(address, 256) != address {
 			return badCall("a voter")
 		}
 		if s.Suffrage == raft.Voter {

@@ -45,14 +45,16 @@ var (
 type fields map[string]func(*reader) error
 
 var (
-	pinged   = fields{"SeqNo": number32, "Node": name, "SourceAddr": address, "SourcePort": ours, "SourceNode": name}
-	asked    = fields{"SeqNo": number32, "Target": address, "Port": ours, "Node": name, "Nack": truth, "SourceAddr": address, "SourcePort": ours, "SourceNode": name}
+	pinged = fields{"SeqNo": number32, "Node": name, "SourceAddr": address, "SourcePort": ours, "SourceNode": name}
+	asked  = fields{"SeqNo": number32, "Target": address, "Port": ours, "Node": name, "Nack": truth,
+		"SourceAddr": address, "SourcePort": ours, "SourceNode": name}
 	acked    = fields{"SeqNo": number32, "Payload": nothing}
 	nacked   = fields{"SeqNo": number32}
 	accused  = fields{"Incarnation": number32, "Node": name, "From": name}
 	living   = fields{"Incarnation": number32, "Node": name, "Addr": address, "Port": ours, "Meta": nothing, "Vsn": versions}
 	inState  = fields{"Name": name, "Addr": address, "Port": ours, "Meta": nothing, "Incarnation": number32, "State": upTo(3), "Vsn": versions}
-	messages = map[byte]fields{kindPing: pinged, kindIndirect: asked, kindAck: acked, kindNack: nacked, kindSuspect: accused, kindAlive: living, kindDead: accused}
+	messages = map[byte]fields{kindPing: pinged, kindIndirect: asked, kindAck: acked, kindNack: nacked,
+		kindSuspect: accused, kindAlive: living, kindDead: accused}
 )
 
 // readPacket checks a packet and tells the kind of its first message.

@@ -65,7 +65,8 @@ func pools(t testing.TB, names ...string) (out []*Pool, refused []*regions.PeerR
 	for _, name := range names {
 		r := regions.NewPeerRefusals(regions.NewSteadyClock(), slog.New(slog.DiscardHandler))
 		p, err := Open(t.Context(), Config{Region: name, Gateways: gateways, Lines: wires{name, lines, make(chan struct{}), &sync.Once{}},
-			Ours: func() Word { return Word{Manifest: "m"} }, Refused: r, Clock: regions.NewSteadyClock(), Pace: 0.05, Logger: slog.New(slog.DiscardHandler)})
+			Ours: func() Word { return Word{Manifest: "m"} }, Refused: r, Clock: regions.NewSteadyClock(), Pace: 0.05,
+			Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,8 +117,9 @@ var (
 	at     = []byte(addressOf("us-east"))
 	spoken = []byte{1, 5, 2, 0, 0, 0}
 	honest = map[string][]byte{
-		"ping":    raw(kindPing, "SeqNo", 7, "Node", "eu-west", "SourceAddr", at, "SourcePort", port, "SourceNode", "us-east"),
-		"ask":     raw(kindIndirect, "SeqNo", 7, "Target", at, "Port", port, "Node", "eu-west", "Nack", true, "SourceAddr", at, "SourcePort", port, "SourceNode", "us-east"),
+		"ping": raw(kindPing, "SeqNo", 7, "Node", "eu-west", "SourceAddr", at, "SourcePort", port, "SourceNode", "us-east"),
+		"ask": raw(kindIndirect, "SeqNo", 7, "Target", at, "Port", port, "Node", "eu-west", "Nack", true, "SourceAddr",
+			at, "SourcePort", port, "SourceNode", "us-east"),
 		"ack":     raw(kindAck, "SeqNo", 7, "Payload", []byte{}),
 		"nack":    raw(kindNack, "SeqNo", 7),
 		"suspect": raw(kindSuspect, "Incarnation", 1, "Node", "eu-west", "From", "us-east"),
@@ -154,11 +156,13 @@ func lies() map[string][]byte {
 		"a payload":                       raw(kindAck, "SeqNo", 1, "Payload", []byte{1}),
 		"another port":                    raw(kindAlive, "Incarnation", 1, "Node", "us-east", "Addr", at, "Port", 80, "Vsn", spoken),
 		"an address of IPv4":              raw(kindAlive, "Incarnation", 1, "Node", "us-east", "Addr", at[:4], "Port", port, "Vsn", spoken),
-		"what it says beyond its name":    raw(kindAlive, "Incarnation", 1, "Node", "us-east", "Addr", at, "Port", port, "Meta", []byte("x"), "Vsn", spoken),
-		"versions that nobody speaks":     raw(kindAlive, "Incarnation", 1, "Node", "us-east", "Addr", at, "Port", port, "Vsn", []byte{9, 9, 9, 9, 9, 9}),
-		"a name that clears a screen":     raw(kindDead, "Incarnation", 1, "Node", "\x1b[2J", "From", "us-east"),
-		"a name of 201 bytes":             raw(kindDead, "Incarnation", 1, "Node", string(bytes.Repeat([]byte("a"), 201)), "From", "us-east"),
-		"a number below 0":                {kindNack, 0x81, 0xa5, 'S', 'e', 'q', 'N', 'o', 0xd0, 0x80},
+		"what it says beyond its name": raw(kindAlive, "Incarnation", 1, "Node", "us-east", "Addr", at, "Port", port,
+			"Meta", []byte("x"), "Vsn", spoken),
+		"versions that nobody speaks": raw(kindAlive, "Incarnation", 1, "Node", "us-east", "Addr", at, "Port", port,
+			"Vsn", []byte{9, 9, 9, 9, 9, 9}),
+		"a name that clears a screen": raw(kindDead, "Incarnation", 1, "Node", "\x1b[2J", "From", "us-east"),
+		"a name of 201 bytes":         raw(kindDead, "Incarnation", 1, "Node", string(bytes.Repeat([]byte("a"), 201)), "From", "us-east"),
+		"a number below 0":            {kindNack, 0x81, 0xa5, 'S', 'e', 'q', 'N', 'o', 0xd0, 0x80},
 	}
 }
 
@@ -181,7 +185,8 @@ func exchanged(nodes int, states ...[]byte) []byte {
 }
 
 func state(name string) []byte {
-	return raw(0, "Name", name, "Addr", []byte(addressOf("us-east")), "Port", port, "Meta", []byte{}, "Incarnation", 1, "State", 0, "Vsn", spoken)[1:]
+	return raw(0, "Name", name, "Addr", []byte(addressOf("us-east")), "Port", port, "Meta", []byte{}, "Incarnation", 1,
+		"State", 0, "Vsn", spoken)[1:]
 }
 
 func TestFA7_AnExchangeIsBoundedBeforeItIsBuffered(t *testing.T) {
@@ -267,9 +272,11 @@ func TestFA7_AThousandLiesInGossip(t *testing.T) {
 			b[0] %= 16
 		}
 		said = append(said, b)
-		lie := raw(kindAlive, "Incarnation", random.IntN(1<<32), "Node", string(rune('a'+random.IntN(26)))+".us-east", "Addr", at, "Port", port, "Vsn", spoken)
+		lie := raw(kindAlive, "Incarnation", random.IntN(1<<32), "Node", string(rune('a'+random.IntN(26)))+".us-east",
+			"Addr", at, "Port", port, "Vsn", spoken)
 		if random.IntN(2) == 0 {
-			lie = raw(byte(3+2*random.IntN(2)), "Incarnation", random.IntN(1<<32), "Node", []string{"eu-west", "us-east", "ap-south"}[random.IntN(3)], "From", "us-east")
+			lie = raw(byte(3+2*random.IntN(2)), "Incarnation", random.IntN(1<<32), "Node", []string{"eu-west", "us-east",
+				"ap-south"}[random.IntN(3)], "From", "us-east")
 		}
 		said = append(said, compound(lie, lie))
 	}

@@ -36,7 +36,8 @@ func TestFA4_WhatARegionAnswersIsFitForStatus(t *testing.T) {
 	long := strings.Repeat("a", 1<<20)
 	spoiled := func(change func(*regions.Hello)) func() (*pb.HelloResponse, error) {
 		return func() (*pb.HelloResponse, error) {
-			h := regions.Hello{Federation: "shop", Region: "us-east", FabricID: "f", BootID: "b", Version: "v", WireVersion: regions.WireVersion, OldestWire: regions.OldestWireVersion,
+			h := regions.Hello{Federation: "shop", Region: "us-east", FabricID: "f", BootID: "b", Version: "v",
+				WireVersion: regions.WireVersion, OldestWire: regions.OldestWireVersion,
 				TopicDigests: map[string]string{"orders": "d"}, TopicFields: map[string]map[string]string{"orders": {"writes": "x"}}}
 			change(&h)
 			return &pb.HelloResponse{Hello: wire.HelloToProto(h)}, nil

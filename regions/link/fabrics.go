@@ -46,7 +46,8 @@ func OpenFabrics(path string, log *slog.Logger) (*Fabrics, error) {
 	}
 	if json.Unmarshal(data, &f.of) != nil || f.of == nil {
 		f.of = map[string]string{}
-		log.Error("the file of the peers' fabrics is damaged and put aside: whose fabric is whose is learned again", "aside", path+".damaged", "err", os.Rename(path, path+".damaged"))
+		log.Error("the file of the peers' fabrics is damaged and put aside: whose fabric is whose is learned again",
+			"aside", path+".damaged", "err", os.Rename(path, path+".damaged"))
 	}
 	return f, nil
 }
