@@ -59,7 +59,7 @@ func (r *Record) checkHeaders() error {
 	for i := range r.Headers {
 		h := &r.Headers[i]
 		total += len(h.Name) + len(h.Value)
-		if !isToken(h.Name) {
+		if !IsToken(h.Name) {
 			return refuse(BadHeader, fmt.Sprintf("headers[%d].name", i), "", "letters, digits and !#$%&'*+-.^_`|~ only, at least one")
 		}
 		if !utf8.ValidString(h.Value) {
@@ -77,8 +77,8 @@ func (r *Record) checkHeaders() error {
 	return nil
 }
 
-// isToken reports whether a header's name is an HTTP token.
-func isToken(s string) bool {
+// IsToken reports whether s is an HTTP token, as names of headers are.
+func IsToken(s string) bool {
 	for i := range len(s) {
 		b := s[i]
 		letter := b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9'

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
 // ackWait is how long the writer waits for the broker's answer to a batch before it
@@ -33,6 +35,7 @@ type batch struct {
 	full     []*entry // the log has no room for these
 	disorder []*entry // of a copy: these do not follow its end
 	large    []*entry // the broker's format can't hold these
+	unfit    []*entry // ours can't, see storable
 	headers  [][]byte
 	tail     end // of the log once the batch is stored
 	bytes    int64
@@ -61,6 +64,10 @@ func (l *store) encode(burst []*entry) *batch {
 				b.disorder = append(b.disorder, e)
 				continue
 			}
+		}
+		if e.unfit = e.fits(next.position); e.unfit != nil {
+			b.unfit = append(b.unfit, e)
+			continue
 		}
 		header := l.header(e, b.tail.broker, next)
 		next.broker++
@@ -125,8 +132,12 @@ func (l *store) subject(e *entry) string {
 
 const expectHeader = "Nats-Expected-Last-Sequence: "
 
+// untraced comes first of all lines: the broker asks for a message to be traced by no later one.
+// A trace would be published to wherever the line says, past the rights of who wrote it.
+const untraced = server.MsgTraceDest + ": " + server.MsgTraceDestDisabled + "\r\n"
+
 func expecting(b []byte, last uint64) []byte {
-	b = append(b, headerLine+expectHeader...)
+	b = append(b, headerLine+untraced+expectHeader...)
 	b = strconv.AppendUint(b, last, 10)
 	return append(b, "\r\n"...)
 }

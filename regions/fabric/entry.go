@@ -34,8 +34,9 @@ type entry struct {
 	// Below: the writer alone, until it hands the entry to the barrier.
 	broker   uint64
 	position position
-	end      end  // of the log behind it
-	known    bool // its id is in the index
+	end      end   // of the log behind it
+	known    bool  // its id is in the index
+	unfit    error // why it can't be stored, see storable
 }
 
 type sweepRange struct{ from, to uint64 }

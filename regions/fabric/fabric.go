@@ -363,7 +363,7 @@ func (f *Fabric) wire() (*wire, error) {
 	if h := f.cfg.Hooks.Wire; h != nil {
 		conn = h(conn)
 	}
-	w, err := dialWire(conn, accountUser, f.broker.password, f.cfg.Pace.Of(2*time.Second), &f.tokens)
+	w, err := dialWire(conn, writerUser, f.broker.password, f.cfg.Pace.Of(2*time.Second), &f.tokens)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err

@@ -89,7 +89,7 @@ func (l *store) scanHere(ctx context.Context, from, to uint64, on func(*message)
 // scanned is what one request brings; delivered is how many came before it.
 func (l *store) scanned(ctx context.Context, w *wire, name string, request []byte, delivered uint64) (got []*message, err error) {
 	var bad error
-	err = w.requestDeliveries(ctx, "$JS.API.CONSUMER.MSG.NEXT."+l.stream+"."+name, request, func(fr frame) bool {
+	err = w.requestDeliveries(ctx, nextOfConsumer+l.stream+"."+name, request, func(fr frame) bool {
 		switch s := fr.status(); s {
 		case "":
 		case "404", "408":

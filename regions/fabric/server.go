@@ -18,9 +18,13 @@ import (
 	"domicile/api"
 )
 
-// accountUser is the one user of the tenant's account. Its password is made at every
-// start and never leaves the process; there is no listener it could be used on.
-const accountUser = "fabric"
+// The users of the tenant's account. The writers' one may write to the logs and read them; the
+// other one may do all, and no record passes it. Their password is made at every start and never
+// leaves the process.
+const (
+	accountUser = "fabric"
+	writerUser  = "writer"
+)
 
 const maxPayload = 2 << 20 // bytes: the largest record with all its headers
 
@@ -50,8 +54,9 @@ func startBroker(ctx context.Context, cfg *Config, maxStore int64) (*broker, err
 	if maxStore == 0 {
 		keeps = "disabled"
 	}
-	text := fmt.Sprintf("accounts { SYS: {}, %s: { jetstream: %s, users: [ {user: %s, password: %q} ] } }\nsystem_account: SYS\n",
-		api.DefaultTenant, keeps, accountUser, b.password)
+	text := fmt.Sprintf("accounts { SYS: {}, %s: { jetstream: %s, users: [ {user: %s, password: %q}, "+
+		"{user: %s, password: %q, permissions: { publish: [ %s ] } } ] } }\nsystem_account: SYS\n",
+		api.DefaultTenant, keeps, accountUser, b.password, writerUser, b.password, writerMay)
 	if err := opts.ProcessConfigString(text); err != nil {
 		return nil, fmt.Errorf("configure embedded broker: %w", err)
 	}

@@ -198,6 +198,7 @@ func (l *store) refuseUnfit(b *batch) {
 		l.resolve(b.full, l.storageFull)
 	}
 	l.settleLost(b.disorder, regions.ErrOutOfOrder)
+	l.resolve(b.unfit, func(e *entry) regions.Stored { return regions.Stored{Err: e.unfit} })
 	l.settleLost(b.large, &api.Error{Code: api.HeadersTooLarge, Op: "append", Topic: l.cfg.ID.Topic,
 		Hint: "body, headers, id, key and tags together exceed what the store can hold: see the limits in the contract"})
 }
