@@ -89,5 +89,16 @@ func IsToken(s string) bool {
 	return s != ""
 }
 
+// IsWord reports whether s is printable ASCII without a space, one to limit bytes of it: what
+// regions tell each other besides records.
+func IsWord(s string, limit int) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= limit
+}
+
 var tokenMarks = [256]bool{'!': true, '#': true, '$': true, '%': true, '&': true, '\'': true, '*': true, '+': true,
 	'-': true, '.': true, '^': true, '_': true, '`': true, '|': true, '~': true}

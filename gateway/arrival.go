@@ -67,7 +67,25 @@ func (a *arrival) judge(pass *policy.Pass) (Route, string, error) {
 	if route.Home != g.Self {
 		return Route{}, "", a.refuse(api.HomeUnreachable, "log", "this region is not the log's home; send it again with the same id")
 	}
+	if err := a.passed(pass); err != nil {
+		return Route{}, "", err
+	}
 	return route, adm.Revision, InSet(a.topic, g.Federation, adm, route)
+}
+
+// passed refuses a record that may not have passed through the memory of the region that forwards
+// it. Under this very policy that region's own door forwards none, so such a refusal counts
+// against it; under another policy it is judged anew once both have the same.
+func (a *arrival) passed(pass *policy.Pass) error {
+	err := pass.Passed(&a.Record, a.Principal, a.peer)
+	switch {
+	case api.CodeOf(err) != api.TransitDenied:
+	case a.Revision == pass.Revision():
+		a.gateway.Refused.Add(a.peer, regions.LaneForward, regions.Impossible)
+	default:
+		return a.refuse(api.PolicySkew, "policy", "by "+pass.Revision()+" it may not pass through "+a.peer+", which let it through under another policy; it passes or is refused there once both have the same")
+	}
+	return err
 }
 
 func (a *arrival) refuse(code api.Code, field, hint string) error {

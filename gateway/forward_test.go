@@ -66,6 +66,25 @@ func TestR14b_TheHomeJudgesAgain(t *testing.T) {
 	}
 }
 
+// A record that may not pass through the region that sends it has been there already: nothing is
+// stored. Under the policy that both have it speaks against that region, under another it waits.
+func TestFA5_WhatMayNotHavePassedThroughIsNotStored(t *testing.T) {
+	r := newRig(t)
+	home := r.region["eu-west"]
+	for revision, code := range map[string]api.Code{home.gate.Current().Revision: api.TransitDenied, "0-older": api.PolicySkew} {
+		_, err := forwarded(t, r, func(f *regions.Forward) {
+			f.Record, f.Log = health("eu"), logID(t, "health.records@eu-west")
+			f.Record.ID, f.Serial, f.Revision = "x", home.gate.Current().Serial, revision
+		})
+		if api.CodeOf(err) != code {
+			t.Errorf("judged under %s: %v, want %s", revision, err, code)
+		}
+	}
+	if n := home.homes[logID(t, "health.records@eu-west")].Head().Sequence; n != 0 {
+		t.Errorf("%d records were stored", n)
+	}
+}
+
 func TestR14b_AStrangerForwardsNothing(t *testing.T) {
 	r := newRig(t)
 	out := make(chan error, 1)

@@ -45,12 +45,14 @@ type Counters interface {
 	Read(topic string, records, withheld int)
 }
 
-// Config is what a Gateway works with. All of it is required except Counters, EpochEnd and Shut.
+// Config is what a Gateway works with. All of it is required except Counters, Refused, EpochEnd and Shut.
 type Config struct {
 	Self       string // this region
 	Federation *regions.Federation
 	Placement  regions.Placement
 	Gate       *policy.Gate
+	// Refused counts what other regions forward that no correct node does; nil: nobody counts.
+	Refused *regions.PeerRefusals
 	// Homes finds an open log that this region owns.
 	Homes func(api.LogID) (regions.HomeLog, bool)
 	// Shut says why a log stays shut here; nil: it may yet open. The function may be nil.

@@ -1,10 +1,11 @@
 package mirror
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"domicile/api"
 	"domicile/regions"
@@ -28,7 +29,9 @@ func (t *Target) OpenMirror(ctx context.Context, peer string, o regions.MirrorOp
 		return t.openRelay(ctx, peer, o, c)
 	}
 	if reply := t.checkOpen(peer, o, c); reply.Refused != "" {
-		t.cfg.Metrics.Refused(o.Log, peer, reply.Refused)
+		if c != nil { // else a peer would choose the names that are counted by
+			t.cfg.Metrics.Refused(o.Log, peer, reply.Refused)
+		}
 		return nil, reply
 	}
 	if err := c.enter(ctx); err != nil {
@@ -63,6 +66,9 @@ func (t *Target) checkOpen(peer string, o regions.MirrorOpen, c *copied) regions
 		return refuse(api.PermissionDenied, "home", "the home of this log is "+c.home)
 	case c.epoch != o.Epoch:
 		return refuse(api.PermissionDenied, "epoch", "the log is in epoch "+c.epoch.String())
+	}
+	if e := checkOpened(&o); e != nil {
+		return c.distrust(peer, regions.LaneMirror, e)
 	}
 	return regions.MirrorReply{}
 }
@@ -123,7 +129,12 @@ func (s *Sink) Apply(ctx context.Context, b regions.MirrorBatch) regions.MirrorR
 	// open waits, until the outcome is known.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.target.cfg.Pace.Of(watchdogAfter))
 	defer cancel()
-	reply := c.applyBatch(ctx, s, b)
+	var reply regions.MirrorReply
+	if e := s.check(&b); e != nil {
+		reply = c.distrust(s.from(), regions.LaneMirror, e)
+	} else {
+		reply = c.applyBatch(ctx, s, b)
+	}
 	if reply.Refused != "" {
 		s.broken = reply.Refused
 		c.target.cfg.Metrics.Refused(c.id, c.home, reply.Refused)
@@ -148,7 +159,7 @@ func (c *copied) applyBatch(ctx context.Context, s *Sink, b regions.MirrorBatch)
 	defer func() { <-c.apply }()
 	c.mu.Lock()
 	current, alarm := c.sink == s, c.knowledge.alarm
-	before := c.stored.Sequence
+	before, stamped := c.stored.Sequence, c.stored.Time
 	c.mu.Unlock()
 	switch {
 	case !current:
@@ -157,7 +168,9 @@ func (c *copied) applyBatch(ctx context.Context, s *Sink, b regions.MirrorBatch)
 		return refuse(api.CursorAhead, string(alarm.state), alarm.cause)
 	case b.Incarnation != s.incarnation:
 		return refuse(api.NotReady, "incarnation", "the batch is of another incarnation than the stream was opened for")
-	case !inOrder(b.Items, before, c.id.Topic):
+	case s.lender != "" && c.later(b.Items):
+		return refuse(api.NotReady, "epoch", "as far as "+c.target.cfg.Self+" knows the log is in epoch "+c.epoch.String())
+	case first(&b.Items[0]) != before+1:
 		return refuse(api.NotReady, "sequence", "the batch does not follow the copy's last record")
 	}
 	n := s.takeable(b.Items)
@@ -168,8 +181,8 @@ func (c *copied) applyBatch(ctx context.Context, s *Sink, b regions.MirrorBatch)
 	b.Items = b.Items[:n]
 	for {
 		pass := c.target.cfg.Enter()
-		in := judged{pass: pass, revision: pass.Revision()}
-		refused := c.judge(&in, b, cmp.Or(s.lender, c.home))
+		in := judged{pass: pass, from: s.from(), revision: pass.Revision(), since: c.target.since(pass.Revision()), stamped: stamped}
+		refused := c.judge(&in, b)
 		if pass.Stale() {
 			pass.Leave()
 			continue
@@ -192,39 +205,29 @@ func (c *copied) applyBatch(ctx context.Context, s *Sink, b regions.MirrorBatch)
 	}
 }
 
-// inOrder checks that the items are one dense run of this topic after sequence: what
-// is judged as one topic must not be stored as another.
-func inOrder(items []regions.Item, after uint64, topic string) bool {
-	for i := range items {
-		it := &items[i]
-		if g := it.Gap; g != nil && (g.From > g.To || g.To != it.Sequence) {
-			return false
-		}
-		if it.Gap == nil && it.Record.Topic != topic {
-			return false
-		}
-		if first(it) != after+1 {
-			return false
-		}
-		after = it.Sequence
-	}
-	return len(items) > 0
+// later reports whether one of the items is of a later epoch than this region knows of.
+func (c *copied) later(items []regions.Item) bool {
+	return slices.ContainsFunc(items, func(it regions.Item) bool { return it.Epoch != c.epoch && it.Epoch.Compare(c.epoch) >= 0 })
 }
 
 // judged is a batch after ingress.
 type judged struct {
 	pass           Pass
+	from           string // the region that sends it
 	revision       string
 	items          []regions.Item
 	records, bytes int
 	oldest         *regions.Item
 	withheld       map[api.Code]uint64
+	since          time.Time // see Target.since
+	stamped        time.Time // the latest stamp before the item that is judged
+	lawless        [2]int    // records that lay where they may not; the second: see earlier
 }
 
 // judge asks this region's own policy about every record that comes from a region. If it says no only because
 // the origin's policy is newer, the whole batch waits: a gap would be final. So does one
 // that left under a policy which is not taken here any more.
-func (c *copied) judge(in *judged, b regions.MirrorBatch, from string) regions.MirrorReply {
+func (c *copied) judge(in *judged, b regions.MirrorBatch) regions.MirrorReply {
 	t := c.target
 	if in.pass.TooOld(b.Serial) {
 		return c.skew(in.pass, b) // the origin judges it anew from here, once it has this policy
@@ -236,8 +239,9 @@ func (c *copied) judge(in *judged, b regions.MirrorBatch, from string) regions.M
 			in.items = appendItem(in.items, *item)
 			continue
 		}
-		err := in.pass.Ingress(&item.Record, from, t.cfg.Self)
+		err := c.verdict(in.pass, &item.Record, in.from)
 		if err == nil {
+			in.stamped = item.Time
 			in.items = append(in.items, *item)
 			in.records++
 			in.bytes += item.Size()
@@ -250,6 +254,13 @@ func (c *copied) judge(in *judged, b regions.MirrorBatch, from string) regions.M
 		if wait || in.pass.Behind(b.Serial, b.Revision) {
 			return c.skew(in.pass, b)
 		}
+		if err == error(errImpossible) {
+			if t.otherMap(in.from) {
+				return c.otherMap(in.from)
+			}
+			in.count(item)
+		}
+		in.stamped = item.Time
 		if in.withheld == nil {
 			in.withheld = map[api.Code]uint64{}
 		}
@@ -257,6 +268,22 @@ func (c *copied) judge(in *judged, b regions.MirrorBatch, from string) regions.M
 		in.items = appendItem(in.items, gapOf(item, code, sideIngress, in.revision))
 	}
 	return regions.MirrorReply{}
+}
+
+// count counts a record that lay where it may not lie.
+func (in *judged) count(it *regions.Item) {
+	if in.earlier(it) {
+		in.lawless[1]++
+	} else {
+		in.lawless[0]++
+	}
+}
+
+// otherMap waits until both sides have the same manifest.
+func (c *copied) otherMap(from string) regions.MirrorReply {
+	reply := refuse(api.ManifestMismatch, "boundaries", "by the manifest of "+c.target.cfg.Self+" a record of the batch may not lie in "+from+"; the two manifests differ")
+	c.inTrouble(trouble{regions.LagManifestDiffers, reply.Hint})
+	return reply
 }
 
 func (c *copied) skew(pass Pass, b regions.MirrorBatch) regions.MirrorReply {
@@ -324,6 +351,15 @@ func (c *copied) applied(cursor regions.Cursor, in *judged) regions.MirrorReply 
 		cfg.Metrics.Applied(c.id, in.records, in.bytes)
 		if link, _ := cfg.Link(c.home); link.OffsetOK { // else the clocks' difference would be the sample
 			cfg.Metrics.Crossed(c.id, max(0, cfg.Clock.Now().Add(link.Offset).Sub(in.oldest.Time)))
+		}
+	}
+	if in.lawless[0] > 0 {
+		cfg.Refused.Add(in.from, regions.LaneMirror, regions.Impossible)
+	}
+	for i, n := range in.lawless {
+		if n > 0 {
+			cfg.Logger.Error("records lay in a region where they may not lie, and were kept out", "log", c.id.String(), "region", in.from,
+				"earlier", i == 1, "records", n, "revision", in.revision)
 		}
 	}
 	for code, n := range in.withheld {

@@ -24,6 +24,8 @@ type Pass interface {
 	Egress(r *api.Record, origin, target string) error
 	// Ingress says whether a record from origin may rest in target; nil: it may.
 	Ingress(r *api.Record, origin, target string) error
+	// Lawful reports whether a record may lie in a region at all, by the map of boundaries.
+	Lawful(r *api.Record, region string) bool
 }
 
 // Metrics is told what happens, as it happens. Methods are called from several

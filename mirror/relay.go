@@ -37,6 +37,9 @@ func (t *Target) openRelay(ctx context.Context, peer string, o regions.MirrorOpe
 	if o.Digest != t.cfg.Federation.TopicDigest(o.Log.Topic) {
 		return nil, refuse(api.ManifestMismatch, "digest", "the topic is declared differently in "+t.cfg.Self)
 	}
+	if e := checkOpened(&o); e != nil {
+		return nil, c.distrust(peer, regions.LaneMirror, e)
+	}
 	if err := c.enter(ctx); err != nil {
 		return nil, c.failed(err)
 	}

@@ -55,6 +55,7 @@ type edition struct {
 	none      bool
 	unknown   bool   // the topic is not in its catalog
 	forbidden string // residency that may not rest anywhere, though the map allows it
+	lawless   string // residency that may not lie where records come from
 }
 
 func newBook(fed *regions.Federation) *book {
@@ -100,6 +101,10 @@ func (p *pass) Egress(r *api.Record, _, target string) error { return p.ask(r, t
 func (p *pass) Ingress(r *api.Record, from, target string) error {
 	p.book.entered.Store(&from)
 	return p.ask(r, target)
+}
+
+func (p *pass) Lawful(r *api.Record, _ string) bool {
+	return p.lawless == "" || r.Tag(regions.ResidencyTag) != p.lawless
 }
 
 func (p *pass) ask(r *api.Record, target string) error {
@@ -292,6 +297,7 @@ type rig struct {
 	source   *mirror.Source
 	target   *mirror.Target
 	counts   *counts
+	refused  *regions.PeerRefusals
 	window   mirror.Window
 	pace     regions.Pace
 	tails    *tail.Book
@@ -333,6 +339,7 @@ func newRig(t *testing.T, change ...func(*rig)) *rig {
 	}
 	r := &rig{t: t, fed: fed, clock: regions.NewManualClock(start), euPolicy: newBook(fed), usPolicy: newBook(fed), pace: 0.25,
 		wire: &wire{streams: map[*pipe]bool{}, up: true}, counts: &counts{}, tailDir: t.TempDir()}
+	r.refused = regions.NewPeerRefusals(r.clock, quiet())
 	r.home = newMemoryLog(orders, "inc-1", r.clock)
 	r.copy = newMemoryLog(orders, "", r.clock)
 	for _, c := range change {
@@ -354,7 +361,7 @@ func (r *rig) startTarget() {
 	target, err := mirror.NewTarget(mirror.TargetConfig{
 		Common: func(api.LogID) *syncset.Mark { return r.common }, Movable: movable, Tails: r.tails, Lends: func(api.LogID, string) bool { return r.lends },
 		Self: "us-east", Federation: r.fed, Link: r.wire.status, Enter: r.usPolicy.Enter, Clock: r.clock, Pace: r.pace,
-		Logger: quiet(), Metrics: r.counts,
+		Logger: quiet(), Metrics: r.counts, Refused: r.refused,
 		Copy: func(context.Context, api.LogID, api.Epoch) (regions.CopyLog, error) { return r.copy, nil },
 	})
 	if err != nil {

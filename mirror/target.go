@@ -37,6 +37,8 @@ type TargetConfig struct {
 	Pace    regions.Pace
 	Logger  *slog.Logger
 	Metrics Metrics // nil: none
+	// Refused counts what a peer sends that no correct node does; nil: nobody counts.
+	Refused *regions.PeerRefusals
 }
 
 // Target keeps this region's copies of other regions' logs. It has no goroutines of
@@ -47,6 +49,9 @@ type Target struct {
 	mu     sync.Mutex
 	copies map[api.LogID]*copied // by the manifest
 	heard  map[string]time.Time  // peer → last watermark message
+
+	revision string    // of the policy that judged last
+	judging  time.Time // see since
 }
 
 // copied is one copy, opened or not.
@@ -89,7 +94,7 @@ func NewTarget(cfg TargetConfig) (*Target, error) {
 	if cfg.Tails == nil {
 		cfg.Tails = noTails{}
 	}
-	t := &Target{cfg: cfg, heard: map[string]time.Time{}}
+	t := &Target{cfg: cfg, heard: map[string]time.Time{}, judging: cfg.Clock.Now()}
 	t.copies = t.wanted()
 	return t, nil
 }

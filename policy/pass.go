@@ -86,8 +86,7 @@ func (p *Pass) Admit(r *api.Record, who regions.Principal, origin string) (Admis
 // memory to where it may rest. It fails with a vocabulary error, TransitDenied or
 // PolicyUnavailable.
 func (p *Pass) Transit(r *api.Record, who regions.Principal) error {
-	_, err := p.decide(&ask{point: Transit, record: r, who: &who, origin: p.gate.self, target: p.gate.self})
-	return err
+	return p.Passed(r, who, p.gate.self)
 }
 
 // Egress asks, at region origin, whether a copy may leave for target. It fails with
@@ -106,6 +105,24 @@ func (p *Pass) Ingress(r *api.Record, origin, target string) error {
 		return nil
 	}
 	return p.mirror(&ask{point: MirrorIngress, record: r, origin: origin, target: target})
+}
+
+// Lawful reports whether a record may lie in a region at all, by the floor under the rules.
+// Of one that can't be judged it says yes: every other question about it is refused.
+func (p *Pass) Lawful(r *api.Record, region string) bool {
+	g := p.held.gen
+	if g == nil || p.skipFloor() {
+		return true
+	}
+	combo, err := g.words.classify(r.Topic, r.Tags)
+	return err != nil || p.gate.federation.MayRest(g.words.combos[combo.id-1].residency, region)
+}
+
+// Passed asks whether a record that another region sends may have passed through that region's
+// memory. It fails as Transit does.
+func (p *Pass) Passed(r *api.Record, who regions.Principal, through string) error {
+	_, err := p.decide(&ask{point: Transit, record: r, who: &who, origin: through, target: through})
+	return err
 }
 
 func (p *Pass) mirror(a *ask) error {

@@ -46,6 +46,9 @@ type Retention struct {
 	MaxBytes Size          `yaml:"max_bytes"`
 }
 
+// MaxBatchRecords is how many records the mirror sends at once at most.
+const MaxBatchRecords = 4096
+
 // Batch bounds what the mirror sends at once: by count, by bytes and by time.
 type Batch struct {
 	Records int           `yaml:"records"`

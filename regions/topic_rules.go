@@ -108,8 +108,8 @@ func (t *Topic) completeBounds(field func(string) string) error {
 		return bad(field("retention.max_age"), t.Retention.MaxAge.String(), "at least 1s")
 	case t.Retention.MaxBytes < MinMaxBytes:
 		return bad(field("retention.max_bytes"), t.Retention.MaxBytes.String(), fmt.Sprintf("at least %s: one body may be 1 MiB", Size(MinMaxBytes)))
-	case t.Batch.Records < 1 || t.Batch.Records > 4096:
-		return bad(field("batch.records"), fmt.Sprint(t.Batch.Records), "1 to 4096")
+	case t.Batch.Records < 1 || t.Batch.Records > MaxBatchRecords:
+		return bad(field("batch.records"), fmt.Sprint(t.Batch.Records), fmt.Sprintf("1 to %d", MaxBatchRecords))
 	case t.Batch.Bytes < 64<<10 || t.Batch.Bytes > 2<<20:
 		return bad(field("batch.bytes"), fmt.Sprint(t.Batch.Bytes), "65536 to 2097152")
 	case t.Batch.Linger < 0 || t.Batch.Linger > time.Second:

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"time"
 
@@ -206,10 +207,10 @@ func MirrorBatchToProto(b *regions.MirrorBatch) *pb.MirrorBatch {
 // MirrorBatchFromProto reads a batch. It is refused unless its items follow each
 // other without a hole: what a target can't place it must not store.
 func MirrorBatchFromProto(m *pb.MirrorBatch) (regions.MirrorBatch, error) {
-	b := regions.MirrorBatch{Incarnation: m.GetIncarnation(), Serial: m.GetPolicySerial(), Revision: m.GetPolicyRevision(), Items: make([]regions.Item, len(m.GetItems()))}
-	if len(b.Items) == 0 {
-		return regions.MirrorBatch{}, badPeer("items", "a batch holds at least one")
+	if n := len(m.GetItems()); n == 0 || n > regions.MaxBatchRecords {
+		return regions.MirrorBatch{}, badPeer("items", fmt.Sprintf("a batch holds 1 to %d", regions.MaxBatchRecords))
 	}
+	b := regions.MirrorBatch{Incarnation: m.GetIncarnation(), Serial: m.GetPolicySerial(), Revision: m.GetPolicyRevision(), Items: make([]regions.Item, len(m.GetItems()))}
 	for i, p := range m.GetItems() {
 		item, first, err := itemFromProto(p)
 		if err != nil {

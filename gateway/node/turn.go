@@ -147,7 +147,7 @@ func (t *turn) openMirror(ctx context.Context) error {
 			return t.logs.copyOf(ctx, id)
 		},
 		Common: t.logs.common, Lends: (*moving)(t).lends, Movable: t.movable, Tails: t.tails,
-		Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(),
+		Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(), Refused: t.refused,
 	})
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (t *turn) openGateway(context.Context) error {
 	var err error
 	t.gateway, err = gateway.New(gateway.Config{
 		Self: t.cfg.Region, Federation: t.federation, Placement: t.federation, Gate: t.gate, Homes: t.logs.writable, Shut: t.fabric.Shut, Logs: t.logs.readable, EpochEnd: t.epochEnd,
-		Links: t.mesh, Lags: (*lags)(t), Clock: t.seams.Clock, Pace: t.seams.Pace, Counters: t.admin,
+		Links: t.mesh, Lags: (*lags)(t), Clock: t.seams.Clock, Pace: t.seams.Pace, Counters: t.admin, Refused: t.refused,
 	})
 	if err != nil {
 		return err

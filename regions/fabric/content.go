@@ -12,6 +12,9 @@ import (
 // what it asks the broker in order to read them.
 const writerMay = `"r.*", "c.*", "o.*", "` + directGet + `>", "` + nextOfConsumer + `>"`
 
+// maxWord bounds what is no text of a record in bytes.
+const maxWord = 256
+
 const nextOfConsumer = "$JS.API.CONSUMER.MSG.NEXT."
 
 // fits refuses an entry that can't be stored at p.
@@ -27,9 +30,9 @@ func (p position) storable() error {
 	switch {
 	case p.Sequence == 0:
 		return nil
-	case !word(p.Incarnation):
+	case !api.IsWord(p.Incarnation, maxWord):
 		return unstorable("incarnation")
-	case !word(p.Epoch.Issuer):
+	case !api.IsWord(p.Epoch.Issuer, maxWord):
 		return unstorable("epoch")
 	}
 	return nil
@@ -46,11 +49,11 @@ func storable(p position, it *regions.Item) error {
 		switch {
 		case g.From == 0 || g.To < g.From:
 			return unstorable("gap.range")
-		case !word(string(g.Kind)):
+		case !api.IsWord(string(g.Kind), maxWord):
 			return unstorable("gap.kind")
-		case !word(dash(string(g.Code))) || g.Code == "-":
+		case !api.IsWord(dash(string(g.Code)), maxWord) || g.Code == "-":
 			return unstorable("gap.code")
-		case !word(dash(g.Side)) || g.Side == "-":
+		case !api.IsWord(dash(g.Side), maxWord) || g.Side == "-":
 			return unstorable("gap.side")
 		case g.Revision == "-":
 			return unstorable("gap.revision")
@@ -75,14 +78,4 @@ func storable(p position, it *regions.Item) error {
 
 func unstorable(field string) error {
 	return &api.Error{Code: api.BadRequest, Op: "append", Field: field, Hint: "it can't be stored so that it reads back as it is; nothing was stored"}
-}
-
-// word: printable ASCII without a space, at least one.
-func word(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return s != ""
 }

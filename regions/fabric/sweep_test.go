@@ -141,7 +141,7 @@ func TestRT7_FullLogRefusesThenGoesOn(t *testing.T) {
 // The count of bytes that bounds a log is the broker's own.
 func TestRT7_BytesAreTheBrokers(t *testing.T) {
 	f := fabrictest.Open(t)
-	log := fabric.LogConfig{ID: mustID(t, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 1_250_000}
+	log := fabric.LogConfig{ID: mustID(t, "orders@here"), Epoch: api.StaticEpoch("here"), MaxBytes: 1_340_000}
 	l, err := f.Home(context.Background(), log)
 	if err != nil {
 		t.Fatal(err)
