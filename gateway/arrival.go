@@ -23,12 +23,15 @@ func (a *arrival) check() error {
 	}
 	a.topic = t
 	if err := a.Record.Check(); err != nil {
+		a.gateway.Refused.Add(a.peer, regions.LaneForward, regions.Malformed)
 		return err
 	}
 	if a.Record.ID == "" {
+		a.gateway.Refused.Add(a.peer, regions.LaneForward, regions.Malformed)
 		return a.refuse(api.BadID, "id", "a forwarded record has an id")
 	}
 	if p := a.Principal; p.Kind != "client" || p.Place != "" && p.Place != a.peer {
+		a.gateway.Refused.Add(a.peer, regions.LaneForward, regions.NotTheirs)
 		return a.refuse(api.PermissionDenied, "principal", "a region speaks for clients of its own place only")
 	}
 	s, ok := a.gateway.Links.Status(a.peer)

@@ -18,15 +18,15 @@ const (
 	maxWord  = 128                  // bytes of what a region says besides records
 )
 
-// checkOpened is check for what opens a stream.
-func checkOpened(o *regions.MirrorOpen) *api.Error {
+// checkLog holds what a region says of a log against what a log can be.
+func checkLog(incarnation string, epoch api.Epoch, head uint64) *api.Error {
 	switch {
-	case !api.IsWord(o.Incarnation, maxWord):
+	case !api.IsWord(incarnation, maxWord):
 		return invalid("incarnation", "it is no word of at most 128 characters")
-	case o.Head > maxPlace:
+	case head > maxPlace:
 		return invalid("head", "no log is that long")
 	}
-	return checkEpoch(o.Epoch)
+	return checkEpoch(epoch)
 }
 
 // check holds a batch against what any region may send. A record was checked at the door of the

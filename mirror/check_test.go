@@ -143,6 +143,21 @@ func TestFA1_WhatNoRegionMaySayOfABatch(t *testing.T) {
 			r.goesOn()
 		})
 	}
+	for name, m := range map[string]regions.LogMark{
+		"a mark's incarnation of two lines": {Incarnation: injected, Head: 5},
+		"a mark's head that no log has":     {Incarnation: "inc-1", Head: 1 << 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			m.Log, m.Epoch, m.Term, m.Digest = orders, api.StaticEpoch("eu-west"), 1, r.fed.TopicDigest("orders")
+			r.target.Watermarks("eu-west", regions.Watermarks{Issued: start, Instant: start, All: true, Logs: []regions.LogMark{m}})
+			r.target.HearTail("eu-west", regions.TailList{Log: orders, Epoch: m.Epoch, Incarnation: m.Incarnation, Head: m.Head})
+			if known := r.tails.Beyond(orders, 0); r.refusedFor(regions.Malformed) != 2 || known.Incarnation != "" {
+				t.Errorf("counted %d, kept %+v", r.refusedFor(regions.Malformed), known)
+			}
+			r.goesOn()
+		})
+	}
 	for name, b := range map[string]regions.MirrorBatch{
 		"a revision of two lines":   {Serial: 1, Revision: "1-a\nlevel=ERROR", Items: []regions.Item{order(1)}},
 		"a serial below zero":       {Serial: -1, Items: []regions.Item{order(1)}},

@@ -67,7 +67,7 @@ func (t *Target) checkOpen(peer string, o regions.MirrorOpen, c *copied) regions
 	case c.epoch != o.Epoch:
 		return refuse(api.PermissionDenied, "epoch", "the log is in epoch "+c.epoch.String())
 	}
-	if e := checkOpened(&o); e != nil {
+	if e := checkLog(o.Incarnation, o.Epoch, o.Head); e != nil {
 		return c.distrust(peer, regions.LaneMirror, e)
 	}
 	return regions.MirrorReply{}

@@ -37,7 +37,7 @@ func (t *Target) openRelay(ctx context.Context, peer string, o regions.MirrorOpe
 	if o.Digest != t.cfg.Federation.TopicDigest(o.Log.Topic) {
 		return nil, refuse(api.ManifestMismatch, "digest", "the topic is declared differently in "+t.cfg.Self)
 	}
-	if e := checkOpened(&o); e != nil {
+	if e := checkLog(o.Incarnation, o.Epoch, o.Head); e != nil {
 		return nil, c.distrust(peer, regions.LaneMirror, e)
 	}
 	if err := c.enter(ctx); err != nil {

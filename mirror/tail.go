@@ -154,6 +154,10 @@ func (t *Target) HearTail(peer string, l regions.TailList) {
 	if c == nil || c.home != peer || c.epoch != l.Epoch {
 		return
 	}
+	if e := checkLog(l.Incarnation, l.Epoch, l.Head); e != nil {
+		c.distrust(peer, regions.LaneTail, e)
+		return
+	}
 	c.mu.Lock()
 	cursor, fits := c.stored.Sequence, c.fits(l.Incarnation)
 	c.mu.Unlock()

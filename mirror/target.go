@@ -228,6 +228,10 @@ func (t *Target) Watermarks(peer string, w regions.Watermarks) {
 	for _, c := range t.all() {
 		if c.home == peer {
 			m, ok := listed[c.id]
+			if e := checkLog(m.Incarnation, m.Epoch, m.Head); ok && e != nil {
+				c.distrust(peer, regions.LaneWatermark, e)
+				continue
+			}
 			c.heardOf(m, ok, &w, now, offset)
 			c.noteEnd()
 		}

@@ -74,6 +74,9 @@ func checkFloor(t *rapid.T, f *regions.Federation, gate *policy.Gate, self strin
 			if p.Ingress(r, other, self) == nil && !f.MayRest(residency, self) {
 				t.Fatalf("%s from %s rests in %s", residency, other, self)
 			}
+			if p.Lawful(r, other) != f.MayRest(residency, other) {
+				t.Fatalf("%s in %s is lawful: %v", residency, other, p.Lawful(r, other))
+			}
 			abroad := residency != regions.GlobalResidency && !f.MayRest(residency, other)
 			if p.Consume(r, app(other), self) == nil && abroad {
 				t.Fatalf("%s is read from %s", residency, other)

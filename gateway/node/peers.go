@@ -40,9 +40,11 @@ func (p *peers) Watermarks(peer string, w regions.Watermarks) {
 	}
 }
 
+const maxIncarnation = 128 // bytes; see mirror
+
 // named takes in the incarnation of a log, as its home says it, if it may move.
 func (p *peers) named(id api.LogID, incarnation string) {
-	if p.logs.movable(id, p.federation) {
+	if api.IsWord(incarnation, maxIncarnation) && p.logs.movable(id, p.federation) {
 		p.placer.Heard(id, incarnation)
 	}
 }
