@@ -77,16 +77,16 @@ func (a *arrival) judge(pass *policy.Pass) (Route, string, error) {
 }
 
 // passed refuses a record that may not have passed through the memory of the region that forwards
-// it. Under this very policy that region's own door forwards none, so such a refusal counts
-// against it; under another policy it is judged anew once both have the same.
+// it. Under this very policy and map that region's own door forwards none, so such a refusal counts
+// against it; under another it is judged anew once both have the same.
 func (a *arrival) passed(pass *policy.Pass) error {
 	err := pass.Passed(&a.Record, a.Principal, a.peer)
-	switch {
+	switch link, _ := a.gateway.Links.Status(a.peer); {
 	case api.CodeOf(err) != api.TransitDenied:
-	case a.Revision == pass.Revision():
+	case a.Revision == pass.Revision() && link.Hello != nil && link.Hello.ManifestDigest == a.gateway.Federation.Digest():
 		a.gateway.Refused.Add(a.peer, regions.LaneForward, regions.Impossible)
 	default:
-		return a.refuse(api.PolicySkew, "policy", "by "+pass.Revision()+" it may not pass through "+a.peer+", which let it through under another policy; it passes or is refused there once both have the same")
+		return a.refuse(api.PolicySkew, "policy", "by "+pass.Revision()+" it may not pass through "+a.peer+", which let it through under another policy or manifest; it passes or is refused there once both have the same")
 	}
 	return err
 }
