@@ -18,10 +18,15 @@ type Clock interface {
 type SteadyClock struct {
 	wall         func() time.Time
 	start, began time.Time // by the wall, and by the system's clock, whose monotonic part counts
+	kernel       bool      // the wall is the kernel's, which is asked whether it is synchronised
 }
 
 // NewSteadyClock reads the system's wall clock now.
-func NewSteadyClock() *SteadyClock { return NewSteadyClockOn(time.Now) }
+func NewSteadyClock() *SteadyClock {
+	c := NewSteadyClockOn(time.Now)
+	c.kernel = true
+	return c
+}
 
 // NewSteadyClockOn reads another wall clock now, for tests that set it.
 func NewSteadyClockOn(wall func() time.Time) *SteadyClock {
@@ -34,6 +39,23 @@ func (c *SteadyClock) Now() time.Time { return c.start.Add(time.Since(c.began)) 
 // Step is how far the wall clock has moved away from the steady one.
 func (c *SteadyClock) Step() time.Duration {
 	return c.wall().Round(0).Sub(c.Now().Round(0))
+}
+
+// Machine is the machine's own clock now, and whether the kernel calls it synchronised.
+func (c *SteadyClock) Machine() (now time.Time, synced bool) {
+	var t unix.Timex
+	if !c.kernel {
+		return c.wall(), false
+	}
+	state, err := unix.Adjtimex(&t)
+	if err != nil {
+		return c.wall(), false // not permitted in this container
+	}
+	nanos := int64(t.Time.Usec)
+	if t.Status&unix.STA_NANO == 0 {
+		nanos *= 1000
+	}
+	return time.Unix(int64(t.Time.Sec), nanos), state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0
 }
 
 // ManualClock is a clock that tests set. The zero value starts at the zero time.

@@ -30,6 +30,7 @@ func (f *Fabric) Alter(ctx context.Context, cfg LogConfig) error {
 	kept := l.kept
 	l.mu.Unlock()
 	l.limits.Store(l.told(cfg))
+	l.lookAgain = time.Time{}
 	if err := l.fitStream(ctx); err != nil {
 		l.limits.Store(before)
 		l.mu.Lock()

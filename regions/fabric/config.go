@@ -10,6 +10,7 @@ import (
 
 	"domicile/api"
 	"domicile/regions"
+	"domicile/regions/clock"
 )
 
 // The fixed bounds of a fabric.
@@ -35,10 +36,14 @@ type Config struct {
 	Lodgers    []string // names in Dir that are not the store's and may be there before it
 	MaxStore   int64    // bytes the broker may use; at least the sum of the logs' MaxBytes plus 1 MiB each
 	Clock      regions.Clock
-	Pace       regions.Pace
-	Logger     *slog.Logger
-	Cluster    *Cluster // nil: a solo region
-	Hooks      Hooks
+	Boot       regions.BootClock // within one boot of the machine; nil: the system's if Clock is, else what Clock counts
+	// Evidence is what the node knows of Clock beyond what the store does; nil: nothing. It
+	// must not block.
+	Evidence func() clock.Evidence
+	Pace     regions.Pace
+	Logger   *slog.Logger
+	Cluster  *Cluster // nil: a solo region
+	Hooks    Hooks
 
 	arrival *moveMark // of the move that fills the store; nil: it is nobody's target
 }
@@ -97,6 +102,9 @@ func (c *Config) fill() error {
 	}
 	if c.Clock == nil {
 		c.Clock = regions.NewSteadyClock()
+		if c.Boot == nil {
+			c.Boot = regions.SystemBootClock
+		}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

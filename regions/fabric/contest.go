@@ -314,7 +314,7 @@ func (f *Fabric) take(s jetstream.Stream) error {
 	if !ok {
 		return errors.New("less than a majority answered")
 	}
-	floor := max(highest, f.cfg.Clock.Now().UnixNano())
+	floor := max(highest, f.now().UnixNano())
 	if _, ok = f.members.poll(ctx, next.Term, floor); !ok || !f.members.raise(next.Term, floor) {
 		return errors.New("less than a majority promised")
 	}

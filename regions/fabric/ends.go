@@ -19,6 +19,7 @@ const (
 // markLoop keeps the run mark young until the fabric closes.
 func (f *Fabric) markLoop() {
 	for f.rest(f.ctx, markEvery) == nil {
+		f.Believe()
 		if err := f.markOpen(); err != nil {
 			f.cfg.Logger.Warn("the run mark was not renewed: closed instants stand still", "error", err)
 		}
@@ -51,10 +52,11 @@ func (f *Fabric) writeRun(r run) error {
 
 // putRun writes a mark; marking is held. What it promises never goes back.
 func (f *Fabric) putRun(r run) error {
-	now := f.cfg.Clock.Now()
+	now := f.now()
 	if r.State == runOpen {
 		now = now.Add(f.cfg.Pace.Of(markAhead))
 	}
+	r.Clock, r.Unsure = f.belief.state()
 	r.Good = f.barrier.lastGood().UnixNano()
 	r.Ends, r.Closed = f.ends(), max(now.UnixNano(), f.floor.Load())
 	if r.State == runFailed {

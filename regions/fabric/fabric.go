@@ -64,6 +64,7 @@ type Fabric struct {
 	shut    map[string]shut    // by the log's name in the list; mu
 
 	space   space
+	belief  belief
 	marking sync.Mutex   // one writer of the run mark at a time
 	marked  string       // the state it was given last; marking is held
 	bound   atomic.Int64 // no closed instant may be past it: the run mark on disk holds it
@@ -258,7 +259,7 @@ func (f *Fabric) readMarks() (last run, err error) {
 	maps.Copy(f.ended, last.Ends)
 	f.floor.Store(last.Closed)
 	f.bound.Store(last.Closed)
-	return last, nil
+	return last, f.remember(&last, err == nil)
 }
 
 // checkStreams keeps a log of the list shut that has no stream, or lost records in an

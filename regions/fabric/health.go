@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"domicile/api"
+	"domicile/regions/clock"
 )
 
 // Health is what the region can say of its own store.
@@ -21,6 +22,7 @@ type Health struct {
 	Passes bool          // the failure ends by itself, once the disk takes writes again
 	Sync   time.Duration // how long the sync that runs now has lasted; 0: none runs
 	Volume Volume
+	Clock  clock.Verdict // of the node's clock
 	Logs   []LogHealth
 	Usage  Usage
 	Kept   Rescued // copies of damaged blocks, in the folder quarantine of the data directory
@@ -45,6 +47,9 @@ type LogHealth struct {
 	Unread    string    // why some of its files could not be read, when last tried; "": all could
 	Damaged   uint64    // sequences found in this run whose records are damaged or missing; of more than 1,000 rows, with what lies between some
 	Damage    []Range   // where, the first ten
+	// Overdue is by how much the oldest record has outlived its age, by the node's clock, and
+	// is kept because that is in doubt.
+	Overdue time.Duration
 }
 
 // Usage is what the store uses of its bounds.
@@ -68,6 +73,7 @@ func (f *Fabric) Health() Health {
 	if x := f.failure.Load(); x != nil {
 		h.Failed, h.Reason, h.Since, h.Passes = true, x.reason, x.since, x.passes
 	}
+	h.Clock = f.belief.now()
 	h.Volume, h.Sync = f.volume(), f.barrier.lasting()
 	f.mu.Lock()
 	known, logs, closed := maps.Clone(f.known), maps.Clone(f.logs), maps.Clone(f.shut)
@@ -129,6 +135,7 @@ func (f *Fabric) markFailed() {
 		clean[stream] = l.durableBroker()
 	}
 	mark := run{State: runFailed, Boot: f.boot, Clean: clean, Ends: f.ends(), Closed: f.bound.Load()}
+	mark.Clock, mark.Unsure = f.belief.state()
 	e := f.writeRun(mark)
 	if e != nil {
 		// A disk without room for another file still takes the mark in place of the old.

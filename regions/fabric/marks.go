@@ -15,6 +15,7 @@ import (
 
 	"domicile/api"
 	"domicile/regions"
+	"domicile/regions/clock"
 )
 
 // What lies in the data directory: three marks of ours beside the broker's folder.
@@ -88,6 +89,10 @@ type run struct {
 	// Good is when the last round of syncs began that went well, in nanoseconds since 1970
 	// by the system's clock, as the times of files are; what was written before is on disk.
 	Good int64 `json:"good,omitempty"`
+	// Clock is what the clocks read then, as far as they were believed; Unsure the stamps that
+	// were given while they were not.
+	Clock  *clock.Reading `json:"clock,omitempty"`
+	Unsure []unsure       `json:"unsure,omitempty"`
 }
 
 type logEntry struct {

@@ -189,7 +189,7 @@ func (m *members) ping(node string) {
 	seat, _ := m.f.Seat()
 	p := ping{}
 	if seat.Mine {
-		p.Term, p.Holds, p.Floor = seat.Term, true, m.f.cfg.Clock.Now().UnixNano()
+		p.Term, p.Holds, p.Floor = seat.Term, true, m.f.now().UnixNano()
 	}
 	if _, err := m.ask(m.f.ctx, node, p); err == nil && seat.Mine {
 		m.raise(seat.Term, p.Floor)

@@ -399,7 +399,7 @@ func (l *store) scanStart(ctx context.Context, first, last uint64) (uint64, erro
 	if start == first {
 		return start, nil
 	}
-	old := l.f.cfg.Clock.Now().Add(-minIndexAge)
+	old := l.f.now().Add(-minIndexAge)
 	young, _, err := l.find(ctx, end{broker: last}, func(m *message) bool { return !m.item.Time.Before(old) })
 	return max(min(start, young), back(uint64(l.f.indexes.max))), err
 }

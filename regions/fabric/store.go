@@ -65,6 +65,10 @@ type store struct {
 	sweeping sync.Mutex // one sweep or change of bounds at a time
 	reserved int64      // MaxBytes of the broker's stream; sweeping's
 	noted    string     // purged, as its metadata has it; sweeping's
+	// lookAgain is when retention may find something behind stamps that are ahead of the
+	// clock; sweeping's.
+	lookAgain time.Time
+	overdue   atomic.Int64 // see LogHealth.Overdue
 
 	mu        sync.Mutex
 	refusal   error // what new appends are told; nil: they are taken
@@ -278,6 +282,7 @@ func (l *store) describe(h *LogHealth) {
 	defer l.mu.Unlock()
 	h.Open, h.Bytes, h.MaxBytes = true, uint64(max(0, l.bytes.Load())), l.bounds().MaxBytes
 	h.FullSince, h.Stopped = l.fullSince, l.stopped
+	h.Overdue = time.Duration(l.overdue.Load())
 	h.Damage, h.Damaged = l.damage.get()
 	h.Damage = h.Damage[:min(len(h.Damage), 10)]
 	if u := l.unread.Load(); u != nil {

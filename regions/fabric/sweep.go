@@ -41,6 +41,7 @@ func (f *Fabric) sweepLoop() {
 		case <-f.ctx.Done():
 			return
 		}
+		f.Believe()
 		f.mu.Lock()
 		logs := maps.Clone(f.logs)
 		f.mu.Unlock()
@@ -76,12 +77,13 @@ func (l *store) over(percent int64) int64 {
 
 // Sweep applies a log's retention now, as the fabric itself does every few seconds. It
 // takes what is older than MaxAge, and the oldest of a log that nears MaxBytes, but
-// never past Safe. The range is in the log, durably, before anything is deleted.
+// never past Safe; nothing by age while the clock is in doubt. The range is in the log, durably, before anything is deleted.
 func (f *Fabric) Sweep(ctx context.Context, id api.LogID) (Swept, error) {
 	l, err := f.opened(id, "sweep")
 	if err != nil {
 		return Swept{}, err
 	}
+	f.Believe()
 	return l.sweep(ctx)
 }
 
@@ -102,8 +104,9 @@ func (f *Fabric) opened(id api.LogID, op string) (*store, error) {
 // cut is what a sweep is about to take: all broker messages below next.
 type cut struct {
 	Swept
-	next uint64 // the broker's sequence of the first message to keep
-	data uint64 // data records among what goes
+	next uint64        // the broker's sequence of the first message to keep
+	data uint64        // data records among what goes
+	late time.Duration // see LogHealth.Overdue
 }
 
 func (l *store) sweep(ctx context.Context) (Swept, error) {
@@ -118,6 +121,9 @@ func (l *store) sweep(ctx context.Context) (Swept, error) {
 		return Swept{}, err
 	}
 	c, err := l.plan(ctx)
+	if err == nil {
+		l.overdue.Store(int64(c.late))
+	}
 	if err != nil || c.To == 0 {
 		return Swept{}, err
 	}
@@ -165,9 +171,9 @@ func (l *store) plan(ctx context.Context) (cut, error) {
 	if c.From == 0 || bounds.MaxAge <= 0 && excess <= 0 && purged == 0 {
 		return c, nil
 	}
-	old := l.f.cfg.Clock.Now().Add(-bounds.MaxAge)
-	var skipped int64 // markers, which go with the next item
-	count := 1        // most sweeps find that nothing has to go
+	ages := l.f.ages(bounds.MaxAge)
+	var held skipped
+	count := 1 // most sweeps find that nothing has to go
 	for from := uint64(1); from <= end.broker; count = readMessages {
 		got, err := l.readUpTo(ctx, from, end.broker, count, readBytes)
 		if err != nil || len(got) == 0 {
@@ -181,27 +187,56 @@ func (l *store) plan(ctx context.Context) (cut, error) {
 				return c, nil // and so is all that lies behind it
 			}
 			if m.control != "" && m.control != controlGap || l.isVoid(m) {
-				skipped += m.stored
+				held.bytes += m.stored
 				continue
 			}
-			aged := bounds.MaxAge > 0 && m.item.Time.Before(old)
+			aged, ahead, late := ages.of(m.item.Time)
 			if m.position.Sequence > purged && (m.position.Sequence > safe || !aged && c.Bytes >= excess) {
+				if ahead && m.position.Sequence <= safe && !ages.now.Before(l.lookAgain) {
+					held.add(m)
+					continue
+				}
+				if held.ahead {
+					l.lookAgain = m.item.Time.Add(bounds.MaxAge)
+				}
+				c.late = late
 				return c, nil
 			}
 			if c.To == 0 {
 				c.From = min(c.From, m.firstSequence()) // an earlier sweep may not have got as far as deleting
 			}
-			c.take(m, skipped)
-			skipped = 0
+			c.take(m, held)
+			held = skipped{}
 		}
 		from = got[len(got)-1].broker + 1
+	}
+	if held.ahead {
+		l.lookAgain = ages.now.Add(bounds.MaxAge)
 	}
 	return c, nil
 }
 
-func (c *cut) take(m *message, skipped int64) {
+// skipped is what goes with the next item, if that goes: markers, and records whose stamps
+// are ahead of the clock.
+type skipped struct {
+	bytes   int64
+	records uint64
+	ahead   bool
+}
+
+func (s *skipped) add(m *message) {
+	s.ahead = true
+	s.bytes += m.stored
+	if m.control == "" {
+		s.records++
+	}
+}
+
+func (c *cut) take(m *message, s skipped) {
 	c.To, c.next = m.position.Sequence, m.broker+1
-	c.Bytes += m.stored + skipped
+	c.Bytes += m.stored + s.bytes
+	c.data += s.records
+	c.Records += s.records
 	if m.control == "" {
 		c.data++
 		c.Records++

@@ -6,6 +6,7 @@ import (
 
 	"domicile/api"
 	"domicile/regions"
+	"domicile/regions/clock"
 )
 
 // enqueue hands entries to the writer; mu is held and the bounds were checked. The
@@ -98,9 +99,11 @@ func (l *store) take() (burst, late []*entry, ok bool) {
 	return burst, late, true
 }
 
-// stamp is an ingest time that no later one of this log will be before; mu is held.
+// stamp is an ingest time that no later one of this log will be before; mu is held. Only
+// what a wrong clock stamped far ahead is not waited for once the clock is believed.
 func (l *store) stamp() time.Time {
-	if now := l.f.cfg.Clock.Now().Round(0).UTC(); now.After(l.lastStamp) {
+	now := l.f.now().Round(0).UTC()
+	if now.After(l.lastStamp) || l.lastStamp.Sub(now) > clock.Gap && l.f.mayGoBack() {
 		l.lastStamp = now
 	}
 	return l.lastStamp
