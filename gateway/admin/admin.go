@@ -126,6 +126,9 @@ func (a *Admin) viewFrom(ctx context.Context, seat Seat) View {
 	c := &a.config
 	v := View{Region: c.Region, Version: c.Version, Federation: c.Federation.Snapshot(), Placement: c.Placement,
 		Now: c.Clock.Now(), Started: a.started, Seat: seat, ClockStep: c.Sources.ClockStep(), Resident: a.resident()}
+	if c.Sources.Clock != nil {
+		v.Clock = c.Sources.Clock()
+	}
 	if c.Sources.Drill != nil {
 		v.Drill = c.Sources.Drill()
 	}

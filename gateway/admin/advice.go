@@ -84,6 +84,9 @@ func advice(v *View, m *pb.StatusResponse) []string {
 			out = append(out, "renew certificate "+c.Name+": domicile certs request, domicile certs sign --kind "+c.Kind)
 		}
 	}
+	if v.Clock.Doubt {
+		out = append(out, "the clock: "+v.Clock.Clears)
+	}
 	for _, l := range v.Links {
 		if l.OffsetOK && l.Offset.Abs() > time.Second {
 			out = append(out, "set the clock that is wrong, in "+l.Peer+" or in "+v.Region+", and start the nodes there again: a step alone is not applied")

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -163,8 +164,7 @@ func warnings(v *View) []string {
 	if step := v.ClockStep.Abs(); step > time.Second {
 		out = append(out, "the wall clock has stepped by "+regions.Span(v.ClockStep)+"; the steady clock goes on")
 	}
-	out = append(out, clocksApart(v)...)
-	out = append(out, peersRefused(v)...)
+	out = slices.Concat(out, clocksApart(v), clockDoubt(v), overdue(v), peersRefused(v))
 	if v.Gossip != nil {
 		for _, hint := range v.Gossip.Hints {
 			out = append(out, "hint by gossip: "+hint)
@@ -211,6 +211,26 @@ func clocksApart(v *View) []string {
 	return out
 }
 
+// clockDoubt says that the clock is in doubt, and what stands still by that.
+func clockDoubt(v *View) []string {
+	if !v.Clock.Doubt {
+		return nil
+	}
+	return []string{"the clock is in doubt: " + v.Clock.Reason + "; no record goes by age"}
+}
+
+// overdue names the logs that hold records beyond their age while the clock is in doubt.
+func overdue(v *View) []string {
+	if v.Storage == nil {
+		return nil
+	}
+	var out []string
+	for _, log := range slices.Sorted(maps.Keys(v.Storage.Overdue)) {
+		out = append(out, log+": the oldest record is "+regions.Span(v.Storage.Overdue[log])+" past its max_age by this node's clock, and stays while that is in doubt")
+	}
+	return out
+}
+
 // verdict is one line, and ok, degraded or failed.
 func verdict(v *View, m *pb.StatusResponse) (level, line string) {
 	switch s := v.Storage; {
@@ -229,7 +249,7 @@ func verdict(v *View, m *pb.StatusResponse) (level, line string) {
 	case !v.Policy.Active:
 		return "failed", "failed: no policy is active; publishing and reading are refused here"
 	}
-	bad := slices.Concat(missingNodes(&v.Seat), lackingNodes(&v.Seat), filesApart(v))
+	bad := slices.Concat(clockDoubt(v), missingNodes(&v.Seat), lackingNodes(&v.Seat), filesApart(v))
 	if v.Seat.Hands {
 		return handsVerdict(v, bad)
 	}

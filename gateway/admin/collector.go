@@ -47,6 +47,8 @@ var (
 	evidenceKnown   = desc("domicile_evidence_known", "1 if an isolation drill of this region is known to have passed, 0 if none is; absent: federation.yaml permits no drills.")
 	rtoKnown        = desc("domicile_rto_evidence_known", "1 if a drill that has passed is known to have measured the RTO of a topic whose logs may move, 0 if none is; absent: federation.yaml permits no drills.", "topic")
 	drillActive     = desc("domicile_drill_active", "1 while a drill is armed or holds links of this region cut.", "drill", "isolate", "phase")
+	clockInDoubt    = desc("domicile_clock_in_doubt", "1 while the node's clock is in doubt: no record goes by age.")
+	recordsOverdue  = desc("domicile_retention_overdue_seconds", "By how much a log's oldest record has outlived its max_age, by the node's clock, and is kept because that is in doubt; absent: it has not.", "log")
 	storageLimit    = desc("domicile_storage_limit_bytes", "Bytes this region's store may use.")
 )
 
@@ -99,6 +101,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(drillActive, 1, d.ID, d.Spec.Isolate, string(d.Phase))
 	}
 	collectEvidence(&v, gauge)
+	gauge(clockInDoubt, truth(v.Clock.Doubt))
 	for _, cert := range v.Certificates {
 		gauge(certificateDays, cert.Ends.Sub(v.Now).Hours()/24, cert.Name, cert.Kind)
 	}
@@ -106,6 +109,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(storageHealthy, truth(s.Healthy && s.Full == ""))
 		gauge(storageUsed, float64(s.Used))
 		gauge(storageLimit, float64(s.Limit))
+		for log, late := range s.Overdue {
+			gauge(recordsOverdue, late.Seconds(), log)
+		}
 	}
 }
 

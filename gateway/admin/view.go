@@ -8,6 +8,7 @@ import (
 	pb "domicile/api/domicile/v1"
 	"domicile/gateway/drill"
 	"domicile/regions"
+	"domicile/regions/clock"
 )
 
 // askTimeout bounds how long one source of the status may think. All are asked at
@@ -24,6 +25,9 @@ type Storage struct {
 	Limit      int64  // bytes
 	Path       string
 	Durability string // what an ack of this region means
+	// Overdue is, by log, by how much its oldest record has outlived its age, by the node's
+	// clock, which is in doubt.
+	Overdue map[string]time.Duration
 }
 
 // Certificate is one certificate that this node uses.
@@ -90,6 +94,7 @@ type Sources struct {
 	Storage      func() Storage
 	Certificates func() []Certificate
 	ClockStep    func() time.Duration // of the wall clock against the steady one
+	Clock        func() clock.Verdict // of the node's clock; nil: it is believed
 	Warnings     func() []string
 	Drill        func() drill.State           // what is cut on purpose; nil: nothing ever is
 	Gossip       func() (Gossip, bool)        // false, or nil: this node does not gossip now
@@ -112,6 +117,7 @@ type View struct {
 	Storage         *Storage // nil: it did not answer
 	Certificates    []Certificate
 	ClockStep       time.Duration
+	Clock           clock.Verdict
 	Warnings        []string
 	Drill           drill.State
 	Gossip          *Gossip // nil: this node does not gossip now

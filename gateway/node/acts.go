@@ -30,7 +30,7 @@ const maxReason = 500 // bytes of an operator's reason
 type act struct {
 	At      time.Time        `json:"at"`
 	Who     string           `json:"who"` // the name in the operator's certificate
-	Act     string           `json:"act"` // "delete", "purge", "reload", "policy", or of a log's move "move", "approve", "abort", "resolve"; of void records "republish", "discard"; of the authority "found", "add-voter", "remove-voter", "snapshot"; "drill" when one is armed, "drill-passed" once it is known to have
+	Act     string           `json:"act"` // "delete", "purge", "reload", "policy", or of a log's move "move", "approve", "abort", "resolve"; of void records "republish", "discard"; of the authority "found", "add-voter", "remove-voter", "snapshot"; "drill" when one is armed, "drill-passed" once it is known to have; "clock" when a person's word for the machine's clock counts
 	Topic   string           `json:"topic,omitempty"`
 	Forced  bool             `json:"forced"`
 	Reason  string           `json:"reason,omitempty"`

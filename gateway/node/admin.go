@@ -29,7 +29,7 @@ func (n *Node) openAdmin(ctx context.Context) error {
 		Region: n.cfg.Region, Version: n.seams.Version, Federation: n.federation, Placement: n.federation,
 		Sources: admin.Sources{
 			Seat: n.seatState, Links: n.linkStatuses, Lags: n.allLags, Holdings: n.holdings, Policy: n.policyState, Storage: n.storageState,
-			Certificates: n.certificates, ClockStep: n.clockStep, Warnings: n.warnings, Gossip: n.gossiped, Refused: n.refused.Totals, Combinations: n.combinations, Drill: n.drills.State,
+			Certificates: n.certificates, ClockStep: n.clockStep, Clock: n.fabric.Clock, Warnings: n.warnings, Gossip: n.gossiped, Refused: n.refused.Totals, Combinations: n.combinations, Drill: n.drills.State,
 		},
 		Explain: n.explain, Reload: n.reload, ActivatePolicy: n.activatePolicy, PolicyStatus: n.policyStatus, PolicyTable: n.policyTable, Traffic: n.trafficHours, ReloadManifest: n.reloadManifest, Delete: n.deleteTopic, Purge: n.purgeTopic, Verify: n.verifyTopic,
 		Authority: n.authorityState, Placed: n.placedLogs, Lease: n.lease, Listener: n.pages, Clock: n.seams.Clock, Logger: n.logger,
@@ -149,7 +149,13 @@ func (n *Node) policyState() admin.Policy {
 
 func (n *Node) storageState() admin.Storage {
 	h := n.fabric.Health()
-	s := admin.Storage{Healthy: !h.Failed, Reason: h.Reason, Passes: h.Passes, Used: int64(h.Usage.Bytes), Limit: h.Usage.MaxStore,
+	overdue := map[string]time.Duration{}
+	for _, l := range h.Logs {
+		if l.Overdue > 0 {
+			overdue[l.Log] = l.Overdue
+		}
+	}
+	s := admin.Storage{Overdue: overdue, Healthy: !h.Failed, Reason: h.Reason, Passes: h.Passes, Used: int64(h.Usage.Bytes), Limit: h.Usage.MaxStore,
 		Path: n.cfg.Data, Durability: string(h.Durability)}
 	if v := h.Volume; v.Known && !v.Low.IsZero() {
 		s.Full = fmt.Sprintf("the data volume has %s free and keeps %s of it, for %s", regions.Bytes(v.Free), regions.Bytes(v.Reserve),

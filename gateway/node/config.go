@@ -33,8 +33,9 @@ type Config struct {
 	// Operators gives operators the roles in which they act and approve.
 	Operators approval.Rules `yaml:"operators"`
 	// DevClass is the class of the principal dev under --dev.
-	DevClass string `yaml:"dev_class"`
-	Log      Log    `yaml:"log"`
+	DevClass string  `yaml:"dev_class"`
+	Clock    Checked `yaml:"clock"` // a person's word for the machine's clock
+	Log      Log     `yaml:"log"`
 }
 
 // Listen holds the node's addresses, host:port. Port 0 picks a free one.
@@ -128,6 +129,9 @@ func (c *Config) Validate(f *regions.Federation, dev bool) error {
 		return err
 	}
 	if err := c.Operators.Check(); err != nil {
+		return err
+	}
+	if err := c.Clock.check(); err != nil {
 		return err
 	}
 	if _, err := c.Log.level(); err != nil {

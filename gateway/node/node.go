@@ -62,6 +62,7 @@ type Node struct {
 	siblings *siblings             // the signed policies of the region's other nodes
 	pages    net.Listener          // of /metrics and health
 	quotas   *door.Quotas          // of what is published in the region
+	checked  atomic.Bool           // a person gave their word for the clock that this run began with
 	out      *handover.Out         // to the holder of the seat; nil in a solo region
 	door     *door.Server
 	desk     *door.Server // the operators' door
@@ -204,7 +205,8 @@ func (n *Node) openStore(ctx context.Context) error {
 	var err error
 	n.fabric, err = fabric.Open(ctx, fabric.Config{
 		Region: n.cfg.Region, Federation: n.federation.Name(), Dir: n.cfg.Data, Lodgers: []string{councilFolder, councilFolder + ".new", formerVoters}, MaxStore: int64(n.cfg.MaxStore),
-		Clock: n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger, Hooks: n.seams.Hooks.Fabric, Cluster: n.cluster(),
+		Clock: n.seams.Clock, Boot: n.seams.Boot, Evidence: n.clockEvidence, Pace: n.seams.Pace, Logger: n.logger, Hooks: n.seams.Hooks.Fabric,
+		Cluster: n.cluster(),
 	})
 	if err != nil {
 		return err
@@ -217,7 +219,7 @@ func (n *Node) openStore(ctx context.Context) error {
 	if hook := n.seams.Hooks.Seat; hook != nil {
 		n.seats = hook(n.seats)
 	}
-	return nil
+	return n.takeWord(ctx)
 }
 
 // openPolicy loads the policy. A bad one does not keep the node from starting:

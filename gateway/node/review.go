@@ -29,7 +29,7 @@ const (
 func (n *Node) openTraffic() {
 	n.gate.Count()
 	book, err := traffic.Open(traffic.Config{Dir: filepath.Join(n.cfg.Data, trafficFolder), Asked: n.gate,
-		Clock: n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger})
+		Clock: n.seams.Clock, Doubt: func() bool { return n.fabric.Clock().Doubt }, Pace: n.seams.Pace, Logger: n.logger})
 	if err != nil {
 		n.logger.Error("questions to the policy are not counted", "err", err)
 		return

@@ -37,6 +37,7 @@ type Config struct {
 	Dir    string // made if it is not there; nothing else may write in it
 	Asked  Asked
 	Clock  regions.Clock
+	Doubt  func() bool // the clock is in doubt, and nothing goes by age; nil: never
 	Pace   regions.Pace
 	Logger *slog.Logger
 }

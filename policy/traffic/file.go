@@ -98,7 +98,7 @@ func listHours(dir string) ([]stored, error) {
 	return out, nil
 }
 
-// sweep removes what is too old, and the oldest beyond MaxBytes.
+// sweep removes what is too old, unless the clock is in doubt, and the oldest beyond MaxBytes.
 func (b *Book) sweep(now time.Time) {
 	hours, err := listHours(b.cfg.Dir)
 	if err != nil {
@@ -108,8 +108,9 @@ func (b *Book) sweep(now time.Time) {
 	for _, h := range hours {
 		total += h.bytes
 	}
+	doubt := b.cfg.Doubt != nil && b.cfg.Doubt()
 	for _, h := range hours {
-		if now.Sub(h.start) <= Keep+time.Hour && total <= MaxBytes {
+		if (doubt || now.Sub(h.start) <= Keep+time.Hour) && total <= MaxBytes {
 			return
 		}
 		if err := os.Remove(h.path); err != nil {

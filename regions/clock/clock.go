@@ -66,7 +66,7 @@ type Verdict struct {
 const (
 	clearsAtStart = "start the node again: it reads the machine's clock when it starts"
 	clearsAlone   = "it ends by itself once the kernel calls the machine's clock synchronised, or two or more peers, and most of those that answer, agree with it"
-	clearsPerson  = clearsAlone + ", or once the node is started again after its machine was suspended; where neither can be, set the machine's clock right, write the time and a reason under clock in node.yaml, and start the node within the hour"
+	clearsPerson  = clearsAlone + ", or once the node is started again after its machine was suspended; where neither can be, set the machine's clock right, write clock: {at: THE TIME, reason: TEXT} into node.yaml and start the node within the hour"
 )
 
 // Judge decides. No single peer's word raises doubt where another or the kernel speaks for

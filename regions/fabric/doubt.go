@@ -144,7 +144,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-func (b *belief) now() clock.Verdict {
+// Clock is what is made of the node's clock, as it was last weighed.
+func (f *Fabric) Clock() clock.Verdict {
+	b := &f.belief
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.verdict

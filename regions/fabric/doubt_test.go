@@ -2,11 +2,14 @@ package fabric_test
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"domicile/api"
 	"domicile/regions"
+	"domicile/regions/clock"
 	"domicile/regions/fabric"
 	"domicile/regions/fabric/fabrictest"
 )
@@ -62,5 +65,195 @@ func TestFG1_AWrongClockAtBootDeletesNothing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// peers is evidence of other regions' clocks, by what they are ahead of the node's.
+func peers(offsets ...time.Duration) clock.Evidence {
+	var e clock.Evidence
+	for i, offset := range offsets {
+		e.Peers = append(e.Peers, clock.Peer{Region: fmt.Sprint("peer-", i), Offset: offset, Known: true})
+	}
+	return e
+}
+
+// told is a fabric on dir whose clock was off at its start, and what its node knows of that.
+func told(t *testing.T, dir string, c regions.Clock, first clock.Evidence) (*fabric.Fabric, *atomic.Pointer[clock.Evidence]) {
+	t.Helper()
+	known := &atomic.Pointer[clock.Evidence]{}
+	known.Store(&first)
+	f := fabrictest.Open(t, func(cfg *fabric.Config) {
+		cfg.Dir, cfg.Clock, cfg.Evidence = dir, c, func() clock.Evidence { return *known.Load() }
+	})
+	return f, known
+}
+
+func sweepNow(t *testing.T, f *fabric.Fabric, l regions.Log) fabric.Swept {
+	t.Helper()
+	s, err := f.Sweep(context.Background(), l.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A stop of eight days: nobody can tell it from a clock that is eight days ahead, until two
+// peers, the kernel or a person agree. One peer is not enough. Meanwhile what is past its age
+// is told, and what was stamped in doubt is kept as long as any record.
+func TestFG1_TheDoubtEndsOnceOthersAgree(t *testing.T) {
+	const stop = 192 * time.Hour
+	now := wrongBy(stop)
+	for name, e := range map[string]clock.Evidence{"two peers": peers(0, time.Second), "the kernel": {Synced: true, Machine: now.Now()}, "a person": {Checked: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, known := told(t, filled(t), now, peers(0))
+			l := homeOf(t, f, weekLog(t))
+			allStored(t, appendMany(t, l, 400, 410))
+			if s := sweepNow(t, f, l); s.To != 0 || !f.Clock().Doubt {
+				t.Fatalf("swept %+v in %+v", s, f.Clock())
+			}
+			if h := f.Health().Logs[0]; h.Overdue < 23*time.Hour || h.Overdue > 25*time.Hour {
+				t.Fatalf("overdue %v", h.Overdue)
+			}
+			known.Store(&e)
+			if s := sweepNow(t, f, l); s.From != 1 || s.To != 400 || f.Clock().Doubt {
+				t.Fatalf("swept %+v in %+v", s, f.Clock())
+			}
+			if h := f.Health().Logs[0]; h.Overdue != 0 {
+				t.Fatalf("overdue %v", h.Overdue)
+			}
+			allStored(t, appendMany(t, l, 410, 411))
+			if at := l.Head().Time; at.Sub(now.Now()).Abs() > time.Minute {
+				t.Fatalf("stamped %v at %v", at, now.Now())
+			}
+		})
+	}
+}
+
+// One peer that lies, of two: it ends no doubt, and raises none.
+func TestFG1_OneLyingPeer(t *testing.T) {
+	t.Parallel()
+	f, _ := told(t, filled(t), wrongBy(192*time.Hour), peers(0, -192*time.Hour))
+	if s := sweepNow(t, f, homeOf(t, f, weekLog(t))); s.To != 0 || !f.Clock().Doubt {
+		t.Fatalf("a peer that agrees with a wrong clock ended the doubt: %+v", s)
+	}
+	dir := filled(t)
+	f, known := told(t, dir, wrongBy(0), peers(-192*time.Hour))
+	if f.Believe(); !f.Clock().Doubt {
+		t.Fatal("in a federation of two disagreement is doubt")
+	}
+	e := peers(-192*time.Hour, 0)
+	known.Store(&e)
+	if v := f.Believe(); v.Doubt {
+		t.Fatalf("a liar keeps a right clock in doubt: %s", v.Reason)
+	}
+}
+
+// Retention by bytes asks no clock.
+func TestFG1_RetentionByBytesGoesOn(t *testing.T) {
+	t.Parallel()
+	f, _ := told(t, filled(t), wrongBy(192*time.Hour), clock.Evidence{})
+	c := weekLog(t)
+	c.MaxBytes = 256 << 10
+	l := homeOf(t, f, c)
+	for n := 400; l.Head().First < 400; n += 100 {
+		for _, s := range appendMany(t, l, n, n+100) {
+			if s.Err != nil && api.CodeOf(s.Err) != api.StorageFull {
+				t.Fatal(s.Err)
+			}
+		}
+		sweepNow(t, f, l)
+		if n > 4000 {
+			t.Fatalf("head %+v", l.Head())
+		}
+	}
+	if !f.Clock().Doubt {
+		t.Fatal("not in doubt")
+	}
+}
+
+// What is stamped in doubt follows the store's last run, and the right clock finds nothing to
+// wait for.
+func TestFG1_StampsOfAWrongBootPoisonNothing(t *testing.T) {
+	for name, off := range map[string]time.Duration{"ahead": 7200 * time.Hour, "back": -7200 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filled(t)
+			f, _ := told(t, dir, wrongBy(off), clock.Evidence{})
+			l := homeOf(t, f, weekLog(t))
+			allStored(t, appendMany(t, l, 400, 410))
+			if at := l.Head().Time; time.Since(at).Abs() > time.Minute || time.Since(l.ClosedInstant()).Abs() > time.Minute {
+				t.Fatalf("stamped %v, closed %v", at, l.ClosedInstant())
+			}
+			f, _ = told(t, closed(t, f, dir), wrongBy(0), clock.Evidence{})
+			l = homeOf(t, f, weekLog(t))
+			allStored(t, appendMany(t, l, 410, 420))
+			if s := sweepNow(t, f, l); s.To != 0 || f.Clock().Doubt || time.Since(l.Head().Time).Abs() > time.Minute {
+				t.Fatalf("swept %+v in %+v, stamped %v", s, f.Clock(), l.Head().Time)
+			}
+		})
+	}
+}
+
+func closed(t *testing.T, f *fabric.Fabric, dir string) string {
+	t.Helper()
+	closeNow(t, f)
+	return dir
+}
+
+// A first run on a clock that is 300 days ahead: nothing tells. Once the kernel knows better,
+// stamps come back to the clock, and what was stamped ahead goes when what follows it does.
+func TestFG1_StampsAheadOfTheClockAreNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_800_000_000, 0)
+	dir := t.TempDir()
+	f, _ := told(t, dir, regions.NewManualClock(start.Add(7200*time.Hour)), clock.Evidence{})
+	allStored(t, appendMany(t, homeOf(t, f, weekLog(t)), 0, 100))
+	right := regions.NewManualClock(start)
+	closeNow(t, f)
+	f = fabrictest.Open(t, func(c *fabric.Config) {
+		c.Dir, c.Clock = dir, right
+		c.Evidence = func() clock.Evidence { return clock.Evidence{Synced: true, Machine: right.Now()} }
+	})
+	l := homeOf(t, f, weekLog(t))
+	allStored(t, appendMany(t, l, 100, 150))
+	if at := l.Head().Time; at.Sub(start).Abs() > clock.Apart || l.ClosedInstant().Sub(start).Abs() > clock.Apart {
+		t.Fatalf("stamped %v, closed %v", at, l.ClosedInstant())
+	}
+	if s := sweepNow(t, f, l); s.To != 0 {
+		t.Fatalf("swept %+v", s)
+	}
+	right.Advance(192 * time.Hour)
+	allStored(t, appendMany(t, l, 150, 160))
+	if s := sweepNow(t, f, l); s.From != 1 || s.To != 150 || s.Records != 150 {
+		t.Fatalf("swept %+v", s)
+	}
+	if h := l.Head(); h.Records != 10 {
+		t.Fatalf("head %+v", h)
+	}
+}
+
+// A machine that was suspended leaves its node's clock behind, until the node is started again.
+func TestFG1_ASuspendedMachine(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var slept atomic.Int64
+	began := time.Now()
+	boot := func() time.Duration { return time.Since(began) + time.Duration(slept.Load()) }
+	open := func() *fabric.Fabric {
+		return fabrictest.Open(t, func(c *fabric.Config) {
+			c.Dir, c.Clock, c.Boot = dir, wrongBy(time.Duration(slept.Load())), boot
+		})
+	}
+	f := open()
+	l := homeOf(t, f, weekLog(t))
+	slept.Store(int64(2 * time.Hour))
+	v := f.Believe()
+	if allStored(t, appendMany(t, l, 0, 1)); !v.Doubt || (l.Head().Time.Sub(time.Now())-2*time.Hour).Abs() > time.Minute {
+		t.Fatalf("%+v, stamped %v", v, l.Head().Time)
+	}
+	closeNow(t, f)
+	if f = open(); f.Clock().Doubt {
+		t.Fatalf("%+v", f.Clock())
 	}
 }

@@ -19,7 +19,6 @@ const (
 // markLoop keeps the run mark young until the fabric closes.
 func (f *Fabric) markLoop() {
 	for f.rest(f.ctx, markEvery) == nil {
-		f.Believe()
 		if err := f.markOpen(); err != nil {
 			f.cfg.Logger.Warn("the run mark was not renewed: closed instants stand still", "error", err)
 		}
@@ -52,6 +51,7 @@ func (f *Fabric) writeRun(r run) error {
 
 // putRun writes a mark; marking is held. What it promises never goes back.
 func (f *Fabric) putRun(r run) error {
+	f.Believe()
 	now := f.now()
 	if r.State == runOpen {
 		now = now.Add(f.cfg.Pace.Of(markAhead))

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"domicile/api"
-	"domicile/regions/clock"
 )
 
 // Health is what the region can say of its own store.
@@ -22,7 +21,6 @@ type Health struct {
 	Passes bool          // the failure ends by itself, once the disk takes writes again
 	Sync   time.Duration // how long the sync that runs now has lasted; 0: none runs
 	Volume Volume
-	Clock  clock.Verdict // of the node's clock
 	Logs   []LogHealth
 	Usage  Usage
 	Kept   Rescued // copies of damaged blocks, in the folder quarantine of the data directory
@@ -73,7 +71,6 @@ func (f *Fabric) Health() Health {
 	if x := f.failure.Load(); x != nil {
 		h.Failed, h.Reason, h.Since, h.Passes = true, x.reason, x.since, x.passes
 	}
-	h.Clock = f.belief.now()
 	h.Volume, h.Sync = f.volume(), f.barrier.lasting()
 	f.mu.Lock()
 	known, logs, closed := maps.Clone(f.known), maps.Clone(f.logs), maps.Clone(f.shut)

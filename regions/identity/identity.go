@@ -64,6 +64,12 @@ func (i *Identity) Name() Name { return i.current().name }
 // Ends is when this node's certificate expires.
 func (i *Identity) Ends() time.Time { return i.current().cert.Leaf.NotAfter }
 
+// Span is from when to when this node's certificate is valid.
+func (i *Identity) Span() (from, to time.Time) {
+	leaf := i.current().cert.Leaf
+	return leaf.NotBefore, leaf.NotAfter
+}
+
 // DaysLeft is the time until Ends in days, negative once it has passed.
 func (i *Identity) DaysLeft() float64 { return i.Ends().Sub(i.clock.Now()).Hours() / 24 }
 
