@@ -35,6 +35,8 @@ func TestConfigRefusesWhatItCannotObey(t *testing.T) {
 		{"principal by a broken pattern", "region: eu-west\nprincipals: [{match: '[', class: app}]\n", "principals[0].match", false},
 		{"principal on mars", "region: eu-west\nprincipals: [{match: app, class: app, place: mars}]\n", "principals[0].place", false},
 		{"log level", "region: eu-west\nlog: {level: loud}\n", "log.level", false},
+		{"word for the clock without a time", "region: eu-west\nclock: {reason: ben looked}\n", "clock.at", false},
+		{"word for the clock without a reason", "region: eu-west\nclock: {at: 2026-12-01T03:00:00Z}\n", "clock.reason", false},
 		{"unknown key", "region: eu-west\nlisen: {}\n", "lisen", false},
 	} {
 		path := filepath.Join(t.TempDir(), "node.yaml")

@@ -73,15 +73,16 @@ type rig struct {
 	clock *clock
 	gate  *gate
 	log   *strings.Builder
+	doubt bool // the clock is
 }
 
 func newRig(t *testing.T) *rig {
-	return &rig{t, filepath.Join(t.TempDir(), "traffic"), &clock{at: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)}, &gate{}, &strings.Builder{}}
+	return &rig{t, filepath.Join(t.TempDir(), "traffic"), &clock{at: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)}, &gate{}, &strings.Builder{}, false}
 }
 
 func (r *rig) open() *traffic.Book {
 	r.Helper()
-	b, err := traffic.Open(traffic.Config{Dir: r.dir, Asked: r.gate, Clock: r.clock, Pace: 1, Logger: slog.New(slog.NewTextHandler(r.log, nil))})
+	b, err := traffic.Open(traffic.Config{Dir: r.dir, Asked: r.gate, Clock: r.clock, Doubt: func() bool { return r.doubt }, Pace: 1, Logger: slog.New(slog.NewTextHandler(r.log, nil))})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -144,6 +145,26 @@ func TestRP3_HoursSayWhatTheyCover(t *testing.T) {
 	files, err := os.ReadDir(r.dir)
 	if err != nil || len(files) > 1 {
 		t.Errorf("%d files are left: %v", len(files), err)
+	}
+}
+
+// A clock that is in doubt takes no hour away, and one that is believed again does.
+func TestFG1_HoursStayWhileTheClockIsInDoubt(t *testing.T) {
+	r := newRig(t)
+	b := r.open()
+	r.clock.pass(time.Minute)
+	b.Flush()
+	files, err := os.ReadDir(r.dir)
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	for _, doubt := range []bool{true, false} {
+		r.doubt = doubt
+		r.clock.pass(traffic.Keep + 2*time.Hour)
+		b.Flush()
+		if _, err := os.Stat(filepath.Join(r.dir, files[0].Name())); (err == nil) != doubt {
+			t.Errorf("doubt %t: %v", doubt, err)
+		}
 	}
 }
 

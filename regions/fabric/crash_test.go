@@ -17,6 +17,7 @@ import (
 
 	"domicile/api"
 	"domicile/regions"
+	"domicile/regions/clock"
 	"domicile/regions/fabric"
 	"domicile/regions/fabric/fabrictest"
 )
@@ -43,11 +44,13 @@ func runChild() bool {
 	}
 	number := func(name string) int { n, _ := strconv.Atoi(os.Getenv(name)); return n }
 	ctx := context.Background()
-	var clock regions.Clock
+	var now regions.Clock
+	var evidence func() clock.Evidence
 	if os.Getenv(childReads) != "" { // later, so that an opening reads back no more than it must
-		clock = regions.NewManualClock(time.Now().Add(24 * time.Hour))
+		now = regions.NewManualClock(time.Now().Add(24 * time.Hour))
+		evidence = func() clock.Evidence { return clock.Evidence{Checked: true} }
 	}
-	f, err := fabric.Open(ctx, fabric.Config{Region: "here", Federation: "test", Dir: dir, MaxStore: 1 << 30, Clock: clock,
+	f, err := fabric.Open(ctx, fabric.Config{Region: "here", Federation: "test", Dir: dir, MaxStore: 1 << 30, Clock: now, Evidence: evidence,
 		Hooks: fabric.Hooks{NoBarrier: os.Getenv(childUnsafe) != "", Sync: deadlySync(number(childDies))}})
 	if err != nil {
 		fmt.Println("error", err)
