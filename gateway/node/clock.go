@@ -57,3 +57,14 @@ func (n *Node) clockEvidence() clock.Evidence {
 	}
 	return e
 }
+
+// ends is the clock by which permissions of people and policies end.
+type ends Node
+
+// Now is the node's clock, but not before where the store's last run has it.
+func (n *ends) Now() time.Time {
+	if n.fabric == nil { // a witness
+		return n.seams.Clock.Now()
+	}
+	return n.fabric.Latest()
+}

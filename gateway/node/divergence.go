@@ -351,7 +351,7 @@ func (d *divergences) approved(texts []string, what, asker string) ([]string, er
 		}
 		signed = append(signed, s)
 	}
-	v := &approval.Verifier{Federation: d.federation.Name(), Trust: d.identity, Rules: d.cfg.Operators, Clock: d.seams.Clock}
+	v := &approval.Verifier{Federation: d.federation.Name(), Trust: d.identity, Rules: d.cfg.Operators, Clock: (*ends)(d)}
 	people, refused := v.People(signed, what, asker, approval.Incident, approval.Compliance)
 	var names []string
 	for _, p := range people {

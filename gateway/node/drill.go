@@ -33,7 +33,7 @@ func (n *Node) openDrills(context.Context) error {
 	}
 	n.drills = drill.New(drill.Config{
 		Self: n.cfg.Region, Federation: n.federation, Gates: n.gates, Filter: filter, Audit: n.auditDrill, Files: n.searchFiles, Used: past.used, Proof: past.proof, Measured: past.measured, Proven: n.auditProof,
-		Verifier: &approval.Verifier{Federation: n.federation.Name(), Trust: n.identity, Rules: n.operators(), Clock: n.seams.Clock},
+		Verifier: &approval.Verifier{Federation: n.federation.Name(), Trust: n.identity, Rules: n.operators(), Clock: (*ends)(n)},
 		Clock:    n.seams.Clock, Boot: n.seams.Boot, Logger: n.logger,
 	})
 	n.onClose("drills", func(context.Context) error { n.drills.Release(); return nil })

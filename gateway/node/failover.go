@@ -22,7 +22,7 @@ func (n *Node) openFailover(context.Context) error {
 	}
 	n.moves.Service = failover.New(failover.Config{
 		Self: n.cfg.Region, Federation: n.federation, Placements: n.placer, Facts: n.moveFacts, Audit: n.auditMove,
-		Verifier: &approval.Verifier{Federation: n.federation.Name(), Trust: n.identity, Rules: n.operators(), Clock: n.seams.Clock},
+		Verifier: &approval.Verifier{Federation: n.federation.Name(), Trust: n.identity, Rules: n.operators(), Clock: (*ends)(n)},
 		Clock:    n.seams.Clock, Pace: n.seams.Pace, Logger: n.logger,
 	})
 	return nil

@@ -104,7 +104,7 @@ func (n *Node) consents(g *governing, who string, texts []string) ([]placement.A
 }
 
 func (n *Node) verifier() *approval.Verifier {
-	return &approval.Verifier{Federation: n.federation.Name(), Trust: n.identity, Rules: n.cfg.Operators, Clock: n.seams.Clock}
+	return &approval.Verifier{Federation: n.federation.Name(), Trust: n.identity, Rules: n.cfg.Operators, Clock: (*ends)(n)}
 }
 
 // changeAuthority changes who decides where logs are.

@@ -228,7 +228,7 @@ func (n *Node) openStore(ctx context.Context) error {
 func (n *Node) openPolicy(ctx context.Context) error {
 	n.gate = policy.NewGate(n.federation, n.cfg.Region, n.seams.Hooks.Policy)
 	n.openTraffic()
-	n.policies = newPolicies(&n.cfg, n.federation, n.gate, n.seams.Clock, n.logger)
+	n.policies = newPolicies(&n.cfg, n.federation, n.gate, (*ends)(n), n.logger)
 	n.policies.follow, n.policies.shared = n.seams.FollowPolicies, n.seams.Policies
 	n.policies.changed = func() {
 		if t := n.turn.Load(); t != nil {

@@ -41,6 +41,10 @@ type belief struct {
 // now is the node's clock as the store's stamps follow it.
 func (f *Fabric) now() time.Time { return f.cfg.Clock.Now().Add(time.Duration(f.belief.off.Load())) }
 
+// Latest is the node's clock, but not before where the last run has it: what had ended stays
+// ended over a start on a clock that was set back.
+func (f *Fabric) Latest() time.Time { return later(f.cfg.Clock.Now(), f.now()) }
+
 // remember takes up what the last run left; read: its mark could be read.
 func (f *Fabric) remember(last *run, read bool) error {
 	b := &f.belief
