@@ -257,3 +257,46 @@ func TestFG1_ASuspendedMachine(t *testing.T) {
 		t.Fatalf("%+v", f.Clock())
 	}
 }
+
+// A region of three whose nodes are all started with their clocks eight days ahead, and a copy:
+// what goes by age there goes by the same clock.
+func TestFG1_ARegionOfThreeAndACopy(t *testing.T) {
+	t.Parallel()
+	r := fabrictest.NewTrio(t, func(c *fabric.Config) { c.Clock = wrongBy(0) })
+	r.Start()
+	f := r.Node(r.Holder())
+	allStored(t, appendMany(t, homeOf(t, f, weekLog(t)), 0, 50))
+	there := weekLog(t)
+	there.ID = mustID(t, "orders@there")
+	item := copied(1)
+	item.Time = time.Now().UTC()
+	copyLog := func(f *fabric.Fabric) regions.CopyLog {
+		t.Helper()
+		l, err := f.Copy(context.Background(), there)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	apply(t, copyLog(f), item)
+	for _, node := range []string{"a", "b", "c"} {
+		if err := r.Close(node); err != nil {
+			t.Fatal(err)
+		}
+		c := r.Configs[node]
+		c.Clock = wrongBy(192 * time.Hour)
+		r.Configs[node] = c
+	}
+	r.Start()
+	f = r.Node(r.Holder())
+	home := homeOf(t, f, weekLog(t))
+	for _, l := range []regions.Log{home, copyLog(f)} {
+		if s := sweepNow(t, f, l); s.To != 0 || !f.Clock().Doubt {
+			t.Fatalf("swept %+v of %s in %+v", s, l.ID(), f.Clock())
+		}
+	}
+	allStored(t, appendMany(t, home, 50, 60))
+	if at := home.Head().Time; time.Since(at).Abs() > time.Minute || home.ClosedInstant().Sub(time.Now()) > time.Minute {
+		t.Fatalf("stamped %v, closed %v", at, home.ClosedInstant())
+	}
+}
