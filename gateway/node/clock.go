@@ -20,10 +20,12 @@ func (c Checked) check() error {
 		return nil
 	}
 	if c.At.IsZero() {
-		return &api.Error{Code: api.ConfigInvalid, Op: "check node config", Field: "clock.at", Hint: "write the time as a good clock shows it, such as 2026-12-01T03:00:00Z"}
+		return &api.Error{Code: api.ConfigInvalid, Op: "check node config", Field: "clock.at",
+			Hint: "write the time as a good clock shows it, such as 2026-12-01T03:00:00Z"}
 	}
 	if err := checkReason(true, c.Reason); err != nil {
-		return &api.Error{Code: api.ConfigInvalid, Op: "check node config", Field: "clock.reason", Hint: "one line that says who compared the clock with what: it is kept in the audit"}
+		return &api.Error{Code: api.ConfigInvalid, Op: "check node config", Field: "clock.reason",
+			Hint: "one line that says who compared the clock with what: it is kept in the audit"}
 	}
 	return nil
 }

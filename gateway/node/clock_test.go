@@ -21,7 +21,8 @@ federation: solo
 regions: {eu-west: {link: "127.0.0.1:1"}}
 boundaries: {eu: [eu-west]}
 topics:
-  orders: {writes: local, retention: {max_age: 100h, max_bytes: 8MiB}, on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
+  orders: {writes: local, retention: {max_age: 100h, max_bytes: 8MiB},
+    on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
 `
 
 func clockOff(off time.Duration) func(*node.Seams) {
@@ -68,7 +69,8 @@ func TestFG1_APersonsWordForTheClock(t *testing.T) {
 	publish(n, "in doubt")
 	soon(func() error { // retention has looked, and kept them
 		m := w.status(n)
-		if said := strings.Join(m.GetWarnings(), "\n"); m.GetLevel() != "degraded" || !strings.Contains(m.GetVerdict(), "the clock is in doubt") || !strings.Contains(said, "past its max_age") {
+		said := strings.Join(m.GetWarnings(), "\n")
+		if m.GetLevel() != "degraded" || !strings.Contains(m.GetVerdict(), "the clock is in doubt") || !strings.Contains(said, "past its max_age") {
 			return fmt.Errorf("%s, %s", m.GetVerdict(), said)
 		}
 		if advice := strings.Join(m.GetAdvice(), "\n"); !strings.Contains(advice, "clock: {at: THE TIME, reason: TEXT} into node.yaml") {
@@ -113,7 +115,8 @@ func TestFG1_APersonsWordForTheClock(t *testing.T) {
 // nobody is needed either.
 func TestFG1_AWrongClockInAFederation(t *testing.T) {
 	const off = 192 * time.Hour
-	for name, manifest := range map[string]string{"two": mirroredTwo, "three": strings.Replace(mirroredTwo, "us-east: {", `ap-south: {link: "127.0.0.1:3"}, us-east: {`, 1)} {
+	three := strings.Replace(mirroredTwo, "us-east: {", `ap-south: {link: "127.0.0.1:3"}, us-east: {`, 1)
+	for name, manifest := range map[string]string{"two": mirroredTwo, "three": three} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			skew := map[string]time.Duration{}
@@ -176,15 +179,17 @@ federation: solo
 regions: {eu-west: {link: "127.0.0.1:1"}, us-east: {link: "127.0.0.1:2"}}
 boundaries: {eu: [eu-west]}
 topics:
-  orders: {writes: local, mirror: [all], retention: {max_age: 100h, max_bytes: 8MiB}, on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
+  orders: {writes: local, mirror: [all], retention: {max_age: 100h, max_bytes: 8MiB},
+    on_home_loss: {producers: refuse, consumers: {mode: wait}, owner: o, text: t}}
 `
 
 func soloPolicies(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "rules"), 0o700); err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(fmt.Sprintf(soloCatalog, 1)), 0o600),
-		os.WriteFile(filepath.Join(dir, "rules", "orders.rego"), []byte(soloRules+"\ndestination contains \"eu-west\" if input.tags.residency == \"eu\"\n"), 0o600))
+	return errors.Join(os.WriteFile(filepath.Join(dir, "catalog.yaml"), fmt.Appendf(nil, soloCatalog, 1), 0o600),
+		os.WriteFile(filepath.Join(dir, "rules", "orders.rego"), []byte(soloRules+
+			"\ndestination contains \"eu-west\" if input.tags.residency == \"eu\"\n"), 0o600))
 }
 
 func inDoubt(t *testing.T, r *lab.Region, want bool) error {

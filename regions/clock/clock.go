@@ -65,8 +65,11 @@ type Verdict struct {
 
 const (
 	clearsAtStart = "start the node again: it reads the machine's clock when it starts"
-	clearsAlone   = "it ends by itself once the kernel calls the machine's clock synchronised, or two or more peers, and most of those that answer, agree with it"
-	clearsPerson  = clearsAlone + ", or once the node is started again after its machine was suspended; where neither can be, set the machine's clock right, write clock: {at: THE TIME, reason: TEXT} into node.yaml and start the node within the hour"
+	clearsAlone   = "it ends by itself once the kernel calls the machine's clock synchronised, or two or more peers, " +
+		"and most of those that answer, agree with it"
+	clearsPerson = clearsAlone + ", or once the node is started again after its machine was suspended; " +
+		"where neither can be, set the machine's clock right, write clock: {at: THE TIME, reason: TEXT} into node.yaml " +
+		"and start the node within the hour"
 )
 
 // Judge decides. No single peer's word raises doubt where another or the kernel speaks for
@@ -75,7 +78,8 @@ const (
 func Judge(e *Evidence) Verdict {
 	agree, against, who := e.votes()
 	doubt := func(clears, reason string, args ...any) Verdict {
-		return Verdict{Doubt: true, Reason: fmt.Sprintf(reason, args...), Clears: clears, Off: -e.drift(), Against: e.contradicted(agree, against)}
+		return Verdict{Doubt: true, Reason: fmt.Sprintf(reason, args...), Clears: clears, Off: -e.drift(),
+			Against: e.contradicted(agree, against)}
 	}
 	away := time.Duration(0)
 	if !e.Machine.IsZero() {
@@ -98,7 +102,8 @@ func Judge(e *Evidence) Verdict {
 	case e.drift() != 0:
 		return doubt(clearsPerson, "it is %s where the store's last run has it", beside(e.drift()))
 	case !e.NotAfter.IsZero() && (e.Now.At.Before(e.NotBefore) || e.Now.At.After(e.NotAfter)):
-		return doubt(clearsPerson, "it lies outside the span of the node's own certificate, %s to %s", e.NotBefore.UTC().Format(time.RFC3339), e.NotAfter.UTC().Format(time.RFC3339))
+		return doubt(clearsPerson, "it lies outside the span of the node's own certificate, %s to %s",
+			e.NotBefore.UTC().Format(time.RFC3339), e.NotAfter.UTC().Format(time.RFC3339))
 	case stepped:
 		return doubt(clearsAtStart, "it is %s the machine's, which was set since the node started", beside(away))
 	}

@@ -47,7 +47,8 @@ func homeOf(t testing.TB, f *fabric.Fabric, c fabric.LogConfig) regions.HomeLog 
 // A store that ran a moment ago is opened by a node whose clock is far off: nothing goes by
 // age, however often it is looked at, and the right clock finds everything.
 func TestFG1_AWrongClockAtBootDeletesNothing(t *testing.T) {
-	for name, off := range map[string]time.Duration{"8 days": 192 * time.Hour, "300 days": 7200 * time.Hour, "12 years": 105120 * time.Hour, "back": -192 * time.Hour} {
+	for name, off := range map[string]time.Duration{"8 days": 192 * time.Hour,
+		"300 days": 7200 * time.Hour, "12 years": 105120 * time.Hour, "back": -192 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filled(t)
@@ -103,7 +104,8 @@ func sweepNow(t *testing.T, f *fabric.Fabric, l regions.Log) fabric.Swept {
 func TestFG1_TheDoubtEndsOnceOthersAgree(t *testing.T) {
 	const stop = 192 * time.Hour
 	now := wrongBy(stop)
-	for name, e := range map[string]clock.Evidence{"two peers": peers(0, time.Second), "the kernel": {Synced: true, Machine: now.Now()}, "a person": {Checked: true}} {
+	for name, e := range map[string]clock.Evidence{"two peers": peers(0, time.Second),
+		"the kernel": {Synced: true, Machine: now.Now()}, "a person": {Checked: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, known := told(t, filled(t), now, peers(0))
