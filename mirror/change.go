@@ -200,6 +200,14 @@ func (t *Target) Rehomed(ctx context.Context, log api.LogID) {
 	}
 }
 
+// Epoch is the one in which a log's copy takes records; zero: in none, there is no copy.
+func (t *Target) Epoch(log api.LogID) (e api.Epoch) {
+	if c := t.copyOf(log); c != nil {
+		e = c.epoch
+	}
+	return e
+}
+
 // renew puts an unopened copy, or none, in the place of the one there is.
 func (t *Target) renew(ctx context.Context, log api.LogID) *copied {
 	fresh := t.want(log, t.cfg.Federation.Snapshot())

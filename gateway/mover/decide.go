@@ -15,6 +15,7 @@ type Held struct {
 	Epoch   api.Epoch       // of a home: the one it is open under; of a copy: of its last item, zero while it has none
 	Stopped bool            // the home is fenced, the copy is frozen
 	End     uint64          // the last sequence
+	From    api.Epoch       // of a copy: the one that it is mirrored in; zero: it is not
 	Latest  api.Epoch       // that the store's own markers and items tell of
 	Lent    string          // the region that the copy is given on to; "": none
 	Row     regions.History // that the copy goes by; nil: none
@@ -202,8 +203,9 @@ func (v *view) atCopy() act {
 	return rest
 }
 
-// behind: the authority knows more of the log's epochs than the copy goes by. A copy that
-// is frozen in the present epoch stays so, and a log that never moved needs no row.
+// behind: the authority knows more of the log's epochs than the copy goes by, or the copy is
+// mirrored by an older word than the store goes by, as after a start. A copy that is frozen in
+// the present epoch stays so, and a log that never moved needs no row.
 func (v *view) behind() bool {
 	row := v.log.Epochs()
 	n := len(row)
@@ -214,7 +216,7 @@ func (v *view) behind() bool {
 		return false
 	}
 	known := v.held.Row
-	return len(known) == 0 || !slices.Equal(known, row.From(known[0].Epoch, len(known))) || known[len(known)-1] != row[n-1]
+	return v.copies && v.held.From != v.log.Epoch || len(known) == 0 || !slices.Equal(known, row.From(known[0].Epoch, len(known))) || known[len(known)-1] != row[n-1]
 }
 
 // unreported is the index of the first void range that the authority can be told of and

@@ -106,7 +106,7 @@ func look(t *testing.T, v *view, word string) {
 	key, val, _ := strings.Cut(word, "=")
 	switch key {
 	case "home", "copy":
-		v.held.Role = regions.Role(key)
+		v.held.Role, v.held.From = regions.Role(key), v.log.Epoch
 		if val != "" {
 			v.held.Epoch = epochOf(int(number(t, val)))
 		}
@@ -114,6 +114,8 @@ func look(t *testing.T, v *view, word string) {
 		if val != "" {
 			v.held.Home = epochOf(int(number(t, val)))
 		}
+	case "from":
+		v.held.From = epochOf(int(number(t, val)))
 	case "latest":
 		v.held.Latest = epochOf(int(number(t, val)))
 	case "stopped":

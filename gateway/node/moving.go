@@ -56,7 +56,7 @@ func (m *moving) Held(ctx context.Context, id api.LogID) (mover.Held, error) {
 		return mover.Held{}, err
 	}
 	head := log.Head()
-	h := mover.Held{Role: role, Lent: m.logs.lentTo(id), Epoch: head.Epoch, Stopped: tenure.State != "", End: head.Sequence, Row: tenure.History}
+	h := mover.Held{Role: role, Lent: m.logs.lentTo(id), Epoch: head.Epoch, From: m.target.Epoch(id), Stopped: tenure.State != "", End: head.Sequence, Row: tenure.History}
 	if h.Latest = tenure.Latest(); h.Latest.Compare(head.Epoch) < 0 {
 		h.Latest = head.Epoch
 	}

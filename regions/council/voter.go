@@ -328,14 +328,23 @@ func (v *Voter) born(region string) (born string, votes bool) {
 	return "", false
 }
 
+// keepCache keeps what was decided for the next start. A voter that has just started has what
+// its last snapshot holds and hears all later decisions again: what it kept before is not
+// given up for that.
 func (v *Voter) keepCache() {
-	keepCache(v.ctx, v.cfg.Pace, v.cfg.Log, filepath.Join(v.cfg.Dir, CacheFile), func() ([]byte, <-chan struct{}, error) {
+	path := filepath.Join(v.cfg.Dir, CacheFile)
+	kept, _, err := LoadCache(path)
+	if err != nil { // none, or a damaged one, which whoever needs it speaks of
+		kept = &placement.State{}
+	}
+	keepCache(v.ctx, v.cfg.Pace, v.cfg.Log, path, func() ([]byte, <-chan struct{}, error) {
 		v.machine.mu.RLock()
 		defer v.machine.mu.RUnlock()
-		if v.machine.state.Generation() == 0 {
+		s := v.machine.state
+		if s.Generation() == 0 || s.Generation() < kept.Generation() || s.Authority() == kept.Authority() && s.Version() < kept.Version() {
 			return nil, v.machine.changed, nil
 		}
-		data, err := v.machine.state.Snapshot()
+		data, err := s.Snapshot()
 		return data, v.machine.changed, err
 	})
 }

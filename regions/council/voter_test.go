@@ -256,3 +256,32 @@ func TestR14e_LostFolderIsNotAnEmptyOne(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestFC3_ACacheIsNotOverwrittenByAnOlderState: a voter that starts has what its last
+// snapshot holds until it hears what was decided since. The cache knows better, and a region
+// that is started again, or founds an authority anew, goes on from it.
+func TestFC3_ACacheIsNotOverwrittenByAnOlderState(t *testing.T) {
+	t.Parallel()
+	w := founding(t, "ap-south", "eu-west", "us-east")
+	w.must("eu-west", declared("K", "eu-west", movable(placement.Accept)))
+	w.until("us-east has the first", func() bool { _, ok := w.seats["us-east"].Log("K"); return ok })
+	if err := w.seats["us-east"].Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	w.must("eu-west", declared("L", "eu-west", movable(placement.Accept)))
+	w.until("us-east has the second", func() bool { _, ok := w.seats["us-east"].Log("L"); return ok })
+	w.stop("us-east")
+	w.isolate("us-east", true)
+	w.start("us-east")
+	if _, ok := w.seats["us-east"].Log("L"); ok {
+		t.Fatal("a voter that hears nobody has more than its snapshot: this test shows nothing")
+	}
+	w.stop("us-east")
+	kept, _, err := council.LoadCache(filepath.Join(w.dirs["us-east"], council.CacheFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := kept.Log("L"); !ok {
+		t.Error("the cache has lost what was decided since the snapshot")
+	}
+}
