@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -99,7 +98,7 @@ func TestR14f_AKillAtEveryStepOfAMove(t *testing.T) {
 	}
 	stop()
 	producers.Wait()
-	d.judge(home)
+	d.judge(home, len(table))
 }
 
 func die(t *testing.T) *dying {
@@ -380,9 +379,9 @@ func (d *dying) more(n int) {
 	})
 }
 
-// judge holds what producers were told against the log, as each region has it, and against
-// what is void.
-func (d *dying) judge(home string) {
+// judge holds what producers were told against the log, as each region has it after so many
+// moves, and against what is void.
+func (d *dying) judge(home string, moves int) {
 	placed, _, err := d.at(home)
 	d.must(err)
 	var ends []invariant.Ended
@@ -421,7 +420,7 @@ func (d *dying) judge(home string) {
 		}
 		d.Logf("%s holds %d records of %d acknowledged in %d epochs", region, len(shelf.Items), d.acked, len(ends)+1)
 	}
-	if len(ends) < len(d.apart) || !slices.ContainsFunc(d.entries, func(e told.Entry) bool { return e.Outcome != told.Acked }) {
-		d.Error("nothing was moved, or nobody noticed: ", len(ends), " epochs")
+	if len(ends) < moves {
+		d.Errorf("%d epochs ended in %d moves", len(ends), moves)
 	}
 }
