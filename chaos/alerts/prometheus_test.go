@@ -18,6 +18,7 @@ import (
 
 	"domicile/chaos/lab"
 	"domicile/chaos/ports"
+	"domicile/regions/testenv"
 )
 
 const rules = "../../deploy/prometheus"
@@ -27,7 +28,7 @@ func tool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skip(name + " is not installed (Debian: apt-get install prometheus)")
+		testenv.Missing(t, name+" is not installed (Debian: apt-get install prometheus)")
 	}
 	return path
 }

@@ -80,6 +80,7 @@ func TestR14f_AKillAtEveryStepOfAMove(t *testing.T) {
 			}
 		}
 		table = kept
+		t.Logf("DOMICILE_SEED=%s", os.Getenv("DOMICILE_SEED"))
 	}
 	d := die(t)
 	var producers sync.WaitGroup

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+
+	"domicile/regions/testenv"
 )
 
 // insideKey marks a process that runs in namespaces made by Enter.
@@ -73,9 +75,9 @@ func Need(t testing.TB) {
 		t.Skip("runs without the race detector: what it starts are other processes")
 	}
 	if why := missing(); why != "" {
-		t.Skip(why)
+		testenv.Missing(t, why)
 	}
 	if os.Getenv(insideKey) == "" {
-		t.Skip("needs network and mount namespaces: the system refused them, or TestMain does not call field.Enter")
+		testenv.Missing(t, "needs network and mount namespaces: the system refused them, or TestMain does not call field.Enter")
 	}
 }

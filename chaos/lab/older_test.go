@@ -25,7 +25,9 @@ func TestFC3_AStartOnAnOlderViewCatchesUp(t *testing.T) {
 			m.send(door(t, m.Lab, region, 1), fmt.Sprintf("order-%d", orders))
 		}
 	}
-	cache := func(region string) string { return filepath.Join(node.CouncilDir(m.Region(region).Data()), council.CacheFile) }
+	cache := func(region string) string {
+		return filepath.Join(node.CouncilDir(m.Region(region).Data()), council.CacheFile)
+	}
 	older := func(region string) []byte {
 		t.Helper()
 		var data []byte

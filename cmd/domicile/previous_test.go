@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"domicile/regions/fabric/fabrictest"
+	"domicile/regions/testenv"
 )
 
 // previous is the last commit of the version before this one: store format 1.
@@ -25,7 +26,7 @@ func previousBinary(t *testing.T) string {
 		t.Skip("set DOMICILE_UPGRADE to build the previous version and run both: half a minute of compiling")
 	}
 	if err := exec.Command("git", "cat-file", "-e", previous+"^{commit}").Run(); err != nil {
-		t.Skipf("the history does not hold the previous version: %v", err)
+		testenv.Missing(t, "the history does not hold the previous version: ", err)
 	}
 	source := t.TempDir()
 	archive, err := exec.Command("git", "-C", "../..", "archive", previous).Output()

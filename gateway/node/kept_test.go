@@ -20,6 +20,7 @@ import (
 	"domicile/policy/bundle"
 	"domicile/policy/opa"
 	"domicile/regions"
+	"domicile/regions/testenv"
 )
 
 const keptManifest = `
@@ -312,7 +313,7 @@ func (k *keeper) leave(name string, data []byte) {
 func TestR14b_FullDiskKeepsTheLastGoodPolicy(t *testing.T) {
 	k := newKeeper(t)
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", k.data).CombinedOutput(); err != nil {
-		t.Skipf("needs to mount a small disk: %v %s", err, out)
+		testenv.Missing(t, "needs to mount a small disk: ", err, string(out))
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", k.data).CombinedOutput(); err != nil {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	bolt "go.etcd.io/bbolt"
+
+	"domicile/regions/testenv"
 )
 
 func TestRA1_StoreKeepsWhatItWasGiven(t *testing.T) {
@@ -83,12 +85,10 @@ func TestRA1_StoreKeepsWhatItWasGiven(t *testing.T) {
 // TestRA1_VoteWaitsOutAFullDisk: a vote that does not fit is neither given nor the end of
 // the process; it is kept once there is room.
 func TestRA1_VoteWaitsOutAFullDisk(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("mounting a small disk needs root")
-	}
+	testenv.Root(t, "mount")
 	disk := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk).CombinedOutput(); err != nil {
-		t.Skipf("no small disk here: %v %s", err, out)
+		testenv.Missing(t, "no small disk here: ", err, string(out))
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", "-l", disk).CombinedOutput(); err != nil {

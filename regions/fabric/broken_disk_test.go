@@ -14,6 +14,7 @@ import (
 	"domicile/regions"
 	"domicile/regions/fabric"
 	"domicile/regions/fabric/fabrictest"
+	"domicile/regions/testenv"
 )
 
 // toldWithin is how long a broken disk may keep a producer waiting: 2 s, and three times that
@@ -107,7 +108,7 @@ func TestRA5_ReadErrorIsNoLoss(t *testing.T) {
 	withoutDetector(t)
 	needRoot(t, "strace")
 	if out, err := exec.Command("strace", "-o", os.DevNull, "true").CombinedOutput(); err != nil {
-		t.Skipf("strace can't attach here: %s", out)
+		testenv.Missing(t, "strace can't attach here: ", string(out))
 	}
 	dir := t.TempDir()
 	const n, body = 9000, 4096

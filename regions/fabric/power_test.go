@@ -16,22 +16,12 @@ import (
 	"domicile/api"
 	"domicile/regions/fabric"
 	"domicile/regions/fabric/fabrictest"
+	"domicile/regions/testenv"
 )
 
 const insideNamespace = "FABRIC_TEST_POWER_CUT"
 
-// needRoot skips a test that needs root and the tools named.
-func needRoot(t *testing.T, tools ...string) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("needs %s", tool)
-		}
-	}
-}
+func needRoot(t *testing.T, tools ...string) { t.Helper(); testenv.Root(t, tools...) }
 
 // RA1: the power goes at a random moment under pipelined load, with block roll-overs.
 // What the disk image holds then is all that is left; every acknowledged record is in
@@ -87,7 +77,7 @@ func must(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 		if name == "mount" {
-			t.Skipf("mount: %v: %s", err, out)
+			testenv.Missing(t, "mount: ", err, string(out))
 		}
 		t.Fatalf("%s: %v: %s", name, err, out)
 	}
@@ -163,7 +153,7 @@ func opens(t *testing.T, dir string) bool {
 func TestRA1_SyncBeforeEachAck(t *testing.T) {
 	needRoot(t, "strace", "pgrep", "kill")
 	if out, err := exec.Command("strace", "-o", os.DevNull, "true").CombinedOutput(); err != nil {
-		t.Skipf("strace can't attach here: %s", out)
+		testenv.Missing(t, "strace can't attach here: ", string(out))
 	}
 	trace := filepath.Join(t.TempDir(), "trace")
 	dir := filepath.Join(t.TempDir(), "data")
