@@ -20,6 +20,12 @@ func TestRP1_TheTableOfReportsIsTrue(t *testing.T) {
 			t.Errorf("%s: report B%s is not in the table of chaos/DESIGN.md", test, id[1])
 		}
 	}
+	// Whoever has no test of its own name says which one it is, or what it waits for.
+	for _, id := range strings.Fields("B19 B22 B23 B24 B25 B47 B48 B49 B52 B54") {
+		if !regexp.MustCompile("(?m)^\\| " + id + " .*(`Test|waits for )").MatchString(text) {
+			t.Errorf("report %s: no test and no reason in the table of chaos/DESIGN.md", id)
+		}
+	}
 }
 
 // TestRP1_EachDecisionHasItsExperiment: each row of the decisions names a test that has the
