@@ -108,15 +108,41 @@ func (h History) Leads(from api.Epoch, last uint64, to api.Epoch, upTo uint64) b
 	return true
 }
 
-// Contradicts names the first epoch that both histories know and to which they give
-// different ends; false: there is none.
-func (h History) Contradicts(other History) (api.Epoch, bool) {
+// Contradicts names the first epoch to which the history gives another end than an earlier
+// one; false: there is none. That a later epoch ended lower, which the earlier history does
+// not know of, lowers the ends before it and contradicts nothing.
+func (h History) Contradicts(earlier History) (api.Epoch, bool) {
 	for _, line := range h {
-		if its, ok := other.Find(line.Epoch); ok && !line.Open && !its.Open && line.End != its.End {
+		its, ok := earlier.Find(line.Epoch)
+		if ok && !line.Open && !its.Open && line.End != its.End && !h.lowered(line, earlier) {
 			return line.Epoch, true
 		}
 	}
 	return api.Epoch{}, false
+}
+
+// lowered: an epoch behind the line ended where the line does by now, after all that the
+// earlier history knows.
+func (h History) lowered(line EpochEnd, earlier History) bool {
+	if its, _ := earlier.Find(line.Epoch); line.End > its.End {
+		return false
+	}
+	known := false // that the earlier history's later epochs are this one's too
+	for _, its := range earlier {
+		if its.Epoch.Compare(line.Epoch) <= 0 {
+			continue
+		}
+		if _, known = h.Find(its.Epoch); !known {
+			return false
+		}
+	}
+	for _, later := range h {
+		its, _ := earlier.Find(later.Epoch)
+		if known && later.Epoch.Compare(line.Epoch) > 0 && !later.Open && later.End == line.End && (its == EpochEnd{} || its.Open) {
+			return true
+		}
+	}
+	return false
 }
 
 // Overrules reports whether the history comes from a later authority than the other one: it

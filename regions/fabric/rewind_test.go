@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"domicile/api"
 	"domicile/regions"
 	"domicile/regions/fabric/fabrictest"
 )
@@ -91,4 +92,28 @@ func TestFC3_AnOlderHistoryChangesNothing(t *testing.T) {
 	if at := c.Cursor(); at.Sequence != 3 || at.Epoch != epoch(3) {
 		t.Fatalf("cursor %+v", at)
 	}
+}
+
+// TestFC3_ALaterEpochThatEndedLowerContradictsNothing: a log moved on at 10, its next home
+// died with all that it had, and a region that has 8 took over. Whoever has 10 goes back, as
+// for any end; two rows that no single authority can have given are still for a person.
+func TestFC3_ALaterEpochThatEndedLowerContradictsNothing(t *testing.T) {
+	f := openAt(t, t.TempDir())
+	c, id := copyOf(t, f, nil), mustID(t, "orders@here")
+	for i := range 10 {
+		mirror(t, c, "inc-1", []regions.Item{itemIn(1, i)})
+	}
+	if err := f.Learn(t.Context(), id, ended(10)); err != nil {
+		t.Fatal(err)
+	}
+	rival := regions.History{{Epoch: epoch(1), End: 8}, {Epoch: api.Epoch{Term: 1, Counter: 2, Issuer: "other"}, End: 8}, {Epoch: epoch(3), Open: true}}
+	wantCode(t, f.Learn(t.Context(), id, rival), api.Contested)
+	wantCode(t, f.Learn(t.Context(), id, ended(9, 10)), api.Contested)
+	if err := f.Learn(t.Context(), id, ended(8, 8)); err != nil {
+		t.Fatal(err)
+	}
+	if at := c.Cursor(); at.Sequence != 8 || at.Ledger.Sum() != 8 {
+		t.Fatalf("cursor %+v", at)
+	}
+	checkVoid(t, f, epoch(1), 9, ids(8, 10))
 }

@@ -174,7 +174,7 @@ func (l *store) goneBy(ctx context.Context, at end, h regions.History) (*Tenure,
 	refused := func(code api.Code, epoch api.Epoch, hint string) error {
 		return &api.Error{Code: code, Op: "learn history", Topic: l.cfg.ID.Topic, Region: l.f.cfg.Region, Field: "epoch", Value: epoch.String(), Hint: hint}
 	}
-	if epoch, differs := known.Contradicts(h); differs && !h.Overrules(known) {
+	if epoch, differs := h.Contradicts(known); differs && !h.Overrules(known) {
 		return nil, at, refused(api.Contested, epoch, "an earlier history ended the epoch elsewhere: two authorities gave it, which is for a person to resolve")
 	}
 	back, found := at, []Divergence(nil)
