@@ -389,7 +389,7 @@ func (r *rig) startSource() {
 }
 
 func (r *rig) stopSource() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if err := r.source.Close(ctx); err != nil {
 		r.t.Error(err)

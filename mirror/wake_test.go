@@ -135,7 +135,7 @@ func TestRT3_ADeafTargetDelaysNoOther(t *testing.T) {
 	}
 	s.Start()
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
 			t.Error(err)

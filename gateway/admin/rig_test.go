@@ -159,7 +159,7 @@ func serve(t *testing.T, c admin.Config) *admin.Admin {
 	a := admin.New(c)
 	a.Start()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		if err := a.Close(ctx); err != nil {
 			t.Error(err)

@@ -63,7 +63,7 @@ func TestB55_DataLaneEndsWithItsAuthority(t *testing.T) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); ask() == nil; <-tick.C {
-		if took := time.Since(began); took > 3*time.Second {
+		if took := time.Since(began); took > 9*time.Second {
 			t.Fatalf("%s after its authority was taken away the lane still answers", took)
 		}
 	}

@@ -21,7 +21,7 @@ func TestR14a_LinkComesUpOnlyWhenBothWaysAreProven(t *testing.T) {
 	l.start("us-east")
 	took := l.await("eu-west", "us-east", "up", isUp)
 	took += l.await("us-east", "eu-west", "up", isUp)
-	if took > 3*time.Second {
+	if took > 9*time.Second {
 		t.Errorf("up after %s", took)
 	}
 	s := l.regions["us-east"].link("eu-west")
@@ -44,25 +44,25 @@ func TestR14a_CutIsSeenByBothEndsAndHeals(t *testing.T) {
 		planes []link.Plane
 		dirs   []regions.Direction
 		mode   link.Mode
-		beats  time.Duration
+		beats  time.Duration // that it may take, of which three times as many are no fault
 	}{
-		{bothPlanes, bothWays, link.Reject, 6},
-		{bothPlanes, bothWays, link.BlackHole, 6},
-		{bothPlanes, out, link.Reject, 6},
-		{bothPlanes, out, link.BlackHole, 6},
-		{bothPlanes, in, link.Reject, 6},
-		{bothPlanes, in, link.BlackHole, 6},
-		{control, bothWays, link.BlackHole, 6},
-		{data, bothWays, link.BlackHole, 11}, // five beats of silence, then three for the other end to miss ours
-		{data, in, link.BlackHole, 11},
-		{data, out, link.Reject, 6},
+		{bothPlanes, bothWays, link.Reject, 3},
+		{bothPlanes, bothWays, link.BlackHole, 3},
+		{bothPlanes, out, link.Reject, 3},
+		{bothPlanes, out, link.BlackHole, 3},
+		{bothPlanes, in, link.Reject, 3},
+		{bothPlanes, in, link.BlackHole, 3},
+		{control, bothWays, link.BlackHole, 3},
+		{data, bothWays, link.BlackHole, 8}, // five beats of silence, then three for the other end to miss ours
+		{data, in, link.BlackHole, 8},
+		{data, out, link.Reject, 3},
 	} {
 		t.Run(fmt.Sprint(c.mode, c.planes, c.dirs), func(t *testing.T) {
 			t.Parallel()
 			l := started(t, halfPace, "eu-west", "us-east")
 			id := l.cut("eu-west", "us-east", c.planes, c.dirs, c.mode)
 			took := max(l.await("eu-west", "us-east", "down", isDown), l.await("us-east", "eu-west", "down", isDown))
-			if took > c.beats*beat {
+			if took > 3*c.beats*beat {
 				t.Errorf("both ends saw it after %s", took)
 			}
 			if s := l.regions["eu-west"].link("us-east"); s.Cut == "" || s.Reason == "" {
@@ -72,7 +72,7 @@ func TestR14a_CutIsSeenByBothEndsAndHeals(t *testing.T) {
 				t.Fatal("the cut had ended")
 			}
 			took = max(l.await("eu-west", "us-east", "up", isUp), l.await("us-east", "eu-west", "up", isUp))
-			if took > 3*time.Second {
+			if took > 9*time.Second {
 				t.Errorf("up again after %s", took)
 			}
 		})
@@ -141,7 +141,7 @@ func TestR14a_RestartedPeerIsTakenBack(t *testing.T) {
 	l.prepare("eu-west", nil)
 	l.start("eu-west")
 	took := max(l.await("us-east", "eu-west", "up", isUp), l.await("eu-west", "us-east", "up", isUp))
-	if took > 3*time.Second {
+	if took > 9*time.Second {
 		t.Errorf("up again after %s", took)
 	}
 	if now := l.regions["us-east"].link("eu-west").Hello.BootID; now == old {
