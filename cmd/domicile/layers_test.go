@@ -30,7 +30,7 @@ var floors = [][]string{
 	{"gateway/door", "gateway/admin", "chaos/tap", "chaos/drill/oracle", "chaos/drill/report", "chaos/invariant"},
 	{"gateway/node", "chaos/drill"},
 	{"chaos/lab", "chaos/shop"},
-	{"chaos/demo", "chaos/failover", "chaos/field", "chaos/fieldreports", "chaos/alerts", "chaos/doctor", "chaos/simulate"},
+	{"chaos/demo", "chaos/failover", "chaos/field", "chaos/fieldreports", "chaos/intruder", "chaos/alerts", "chaos/doctor", "chaos/simulate"},
 	{"chaos/schedule"},
 	{"cmd/domicile"},
 }
