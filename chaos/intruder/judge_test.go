@@ -70,7 +70,7 @@ func (w *world) refused(ctx context.Context, name string) (n float64, err error)
 		case m.Labels["peer"] == traitor:
 			n += m.Value
 		default:
-			err = fmt.Errorf("%s counts a lie against %s, which told none", name, m.Labels["peer"])
+			err = fmt.Errorf("%s counts a lie against %s, which told none: %s, %s", name, m.Labels["peer"], m.Labels["lane"], m.Labels["reason"])
 		}
 	}
 	return n, err
