@@ -61,7 +61,7 @@ func TestFA7_AVoterThatLiesEndsNoProcess(t *testing.T) {
 	const term = 1 << 20
 	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("us-east"), Addr: []byte("us-east")}
 	entries := func(of ...*raft.Log) *raft.AppendEntriesRequest {
-		return &raft.AppendEntriesRequest{RPCHeader: header, Term: term, Leader: header.Addr, Entries: of, LeaderCommitIndex: 1}
+		return &raft.AppendEntriesRequest{RPCHeader: header, Term: term, Entries: of, LeaderCommitIndex: 1}
 	}
 	entry := func(i uint64, kind raft.LogType, data string) *raft.Log {
 		return &raft.Log{Index: i, Term: term, Type: kind, Data: []byte(data)}
@@ -73,7 +73,7 @@ func TestFA7_AVoterThatLiesEndsNoProcess(t *testing.T) {
 		"a kind that is none":     entries(entry(1, 99, "x")),
 		"no entry":                entries(nil),
 		"a hole in the log":       entries(entry(1, raft.LogNoop, ""), entry(1<<40, raft.LogNoop, "")),
-		"a term that is the last": {RPCHeader: header, Term: 1<<64 - 1, Leader: header.Addr},
+		"a term that is the last": {RPCHeader: header, Term: 1<<64 - 1},
 	} {
 		var answer raft.AppendEntriesResponse
 		if err := speaks.AppendEntries("eu-west", "eu-west", call, &answer); err == nil || errors.Is(err, io.EOF) {
@@ -81,9 +81,9 @@ func TestFA7_AVoterThatLiesEndsNoProcess(t *testing.T) {
 		}
 	}
 	for name, call := range map[string]*raft.InstallSnapshotRequest{
-		"old format":  {RPCHeader: header, SnapshotVersion: 0, Term: term, Leader: header.Addr, Peers: []byte{0xc1}},
-		"garbage":     {RPCHeader: header, SnapshotVersion: 1, Term: term, Leader: header.Addr, Configuration: []byte{0xc1}},
-		"beyond size": {RPCHeader: header, SnapshotVersion: 1, Term: term, Leader: header.Addr, Size: 1 << 50},
+		"old format":  {RPCHeader: header, SnapshotVersion: 0, Term: term, Peers: []byte{0xc1}},
+		"garbage":     {RPCHeader: header, SnapshotVersion: 1, Term: term, Configuration: []byte{0xc1}},
+		"beyond size": {RPCHeader: header, SnapshotVersion: 1, Term: term, Size: 1 << 50},
 	} {
 		var answer raft.InstallSnapshotResponse
 		if err := speaks.InstallSnapshot("eu-west", "eu-west", call, &answer, nothing{}); err == nil {

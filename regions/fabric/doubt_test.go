@@ -251,7 +251,7 @@ func TestFG1_ASuspendedMachine(t *testing.T) {
 	l := homeOf(t, f, weekLog(t))
 	slept.Store(int64(2 * time.Hour))
 	v := f.Believe()
-	if allStored(t, appendMany(t, l, 0, 1)); !v.Doubt || (l.Head().Time.Sub(time.Now())-2*time.Hour).Abs() > time.Minute {
+	if allStored(t, appendMany(t, l, 0, 1)); !v.Doubt || (time.Until(l.Head().Time)-2*time.Hour).Abs() > time.Minute {
 		t.Fatalf("%+v, stamped %v", v, l.Head().Time)
 	}
 	closeNow(t, f)
@@ -298,7 +298,7 @@ func TestFG1_ARegionOfThreeAndACopy(t *testing.T) {
 		}
 	}
 	allStored(t, appendMany(t, home, 50, 60))
-	if at := home.Head().Time; time.Since(at).Abs() > time.Minute || home.ClosedInstant().Sub(time.Now()) > time.Minute {
+	if at := home.Head().Time; time.Since(at).Abs() > time.Minute || time.Until(home.ClosedInstant()) > time.Minute {
 		t.Fatalf("stamped %v, closed %v", at, home.ClosedInstant())
 	}
 }
