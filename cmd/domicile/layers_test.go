@@ -20,9 +20,9 @@ const module = "domicile"
 // of lower floors.
 var floors = [][]string{
 	{"api", "api/domicile/v1", "deploy"},
-	{"regions/strict", "regions/link/linktest", "chaos/ports"},
+	{"regions/strict", "regions/link/linktest", "regions/testenv", "chaos/ports"},
 	{"regions"},
-	{"regions/syncset", "regions/tail"},
+	{"regions/clock", "regions/syncset", "regions/tail"},
 	{"api/wire"},
 	{"policy", "policy/bundle", "regions/fabric", "regions/identity", "regions/placement"},
 	{"regions/approval", "regions/council", "regions/gossip", "regions/link", "regions/loss", "api/client", "policy/review", "policy/traffic"},
@@ -43,6 +43,7 @@ var rooms = map[string][]string{
 	"google.golang.org/protobuf":          {"api/domicile/v1", "api/wire", "api/client", "regions/link", "gateway/door", "gateway/admin"},
 	"google.golang.org/genproto":          {"api/domicile/v1", "api/wire"},
 	"github.com/hashicorp/raft":           {"regions/council"},
+	"github.com/minio/highwayhash":        {"regions/fabric"}, // the checksum of the broker's blocks
 	"github.com/hashicorp/memberlist":     {"regions/gossip"},
 	"go.etcd.io/bbolt":                    {"regions/council"},
 	"go.yaml.in/yaml/v3":                  {"regions/strict"},
