@@ -78,7 +78,7 @@ func TestS03_BothWriteAndTheTailIsFound(t *testing.T) {
 	d := m.tailOf("eu-west")
 	m.more(40)
 	void := m.beyond(first)
-	m.read("the reader at the old home goes on where the epoch ended", view, void)
+	m.read("the reader at the old home goes on where the epoch ended", view, void, max(d.Count, uint64(len(void)))-uint64(len(void)))
 	stop()
 	west.Wait()
 	east.Wait()
