@@ -226,6 +226,13 @@ func (r *renewals) open() {
 	r.leading = true
 }
 
+// isOpen reports whether this voter leads and has applied all that earlier leaders committed.
+func (r *renewals) isOpen() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leading
+}
+
 // close sends everyone who waits to the next leader.
 func (r *renewals) close() {
 	r.mu.Lock()

@@ -110,6 +110,8 @@ func (v *Voter) permit(c *placement.Command, p *proof) error {
 		err = s.May(*c, p.Version)
 	})
 	switch {
+	case api.CodeOf(err) == api.PermissionDenied && v.raft.VerifyLeader().Error() != nil:
+		return noLeader() // another one leads, and what was decided since may have the sender right
 	case api.CodeOf(err) == api.PermissionDenied:
 		return v.refuse(c.Region, regions.NotTheirs, err)
 	case err != nil:
@@ -123,8 +125,12 @@ func (v *Voter) permit(c *placement.Command, p *proof) error {
 	return err
 }
 
-// offer is propose for what a region sent, at the leader.
+// offer is propose for what a region sent, at the leader. One that does not know yet all that
+// was decided before it judges nobody: the sender may know more.
 func (v *Voter) offer(ctx context.Context, c *placement.Command, command []byte, p *proof) (r placement.Result, sent bool, err error) {
+	if !v.renewals.isOpen() {
+		return r, false, noLeader()
+	}
 	if err := v.permit(c, p); err != nil {
 		return r, false, err
 	}
