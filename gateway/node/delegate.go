@@ -64,7 +64,7 @@ func (p *delegate) open() error {
 	p.voterless.Store(new(string))
 	if p.hasVoter() {
 		v, err := council.Open(council.Config{Dir: CouncilDir(p.cfg.Data), Lines: p.mesh.Council(), Boot: p.seams.Boot, Pace: p.seams.Pace, Log: p.logger,
-			MayChange: p.mayChangeVoters, MayPlace: p.mayPlace, Identity: p.identity, Refused: p.refused})
+			MayChange: p.mayChangeVoters, MayPlace: p.mayPlace, MayFound: p.mayFound, Identity: p.identity, Refused: p.refused})
 		if err != nil {
 			p.trouble("this region's voter does not open, so the region follows without a vote: " + err.Error())
 		} else {
@@ -162,7 +162,7 @@ func (p *delegate) stand() error {
 		return nil
 	}
 	f, err := council.Follow(council.FollowerConfig{Cache: filepath.Join(p.cfg.Data, followerCache), Lines: p.mesh.Council(), Voters: follows,
-		Identity: p.identity, Clock: p.seams.Clock, Pace: p.seams.Pace, Log: p.logger})
+		Identity: p.identity, MayFound: p.mayFound, Refused: p.refused, Clock: p.seams.Clock, Pace: p.seams.Pace, Log: p.logger})
 	if err != nil {
 		return err
 	}

@@ -90,8 +90,8 @@ func (p *delegate) foundAnew(ctx context.Context) (*governing, error) {
 			says = append(says, fmt.Sprintf("dropped: the %s move of %s to %s, at step %s", l.Op.Kind, id, l.Op.Target, l.Op.Step))
 		}
 	}
-	g := &governing{act: "found", plan: planOf("found", p.federation.Name(), p.cfg.Region, name, fmt.Sprint(generation, version), strings.Join(others, ",")),
-		says: says, approvals: 2, role: approval.Incident, may: []string{approval.Incident}}
+	g := &governing{act: "found", plan: foundingPlan(p.federation.Name(), council.Consent{Region: p.cfg.Region, Before: name, Generation: generation, Version: version, Others: others}),
+		says: says, approvals: foundingApprovals, role: approval.Incident, may: []string{approval.Incident}}
 	g.do = func(ctx context.Context, who, reason string, people []placement.Approval) error {
 		if err := lost(ctx); err != nil {
 			return err // it may have come back while people approved
@@ -110,6 +110,37 @@ func (p *delegate) foundAnew(ctx context.Context) (*governing, error) {
 		})
 	}
 	return g, nil
+}
+
+// foundingApprovals is how many people have to approve that a region founds the authority anew.
+const foundingApprovals = 2
+
+func foundingPlan(federation string, c council.Consent) string {
+	return planOf("found", federation, c.Region, c.Before, fmt.Sprint(c.Generation, c.Version), strings.Join(c.Others, ","))
+}
+
+// mayFound is asked before this node believes that another region founded the authority anew: by
+// its own trust and roles, as if the people had been asked here. What they approved was done,
+// so it may have ended since.
+func (n *Node) mayFound(c council.Consent) error {
+	plan, v, people := foundingPlan(n.federation.Name(), c), n.verifier(), map[string]bool{}
+	var refused error
+	for _, a := range c.Approvals {
+		s, err := approval.Parse(a.Signed)
+		var by approval.Consent
+		if err == nil {
+			by, err = v.Given(s, plan, approval.Incident)
+		}
+		if err == nil && by.Name != c.Actor {
+			people[by.Name] = true
+		}
+		refused = errors.Join(refused, err)
+	}
+	if len(people) < foundingApprovals {
+		return &api.Error{Code: api.PermissionDenied, Op: "found authority", Region: c.Region, Field: "approvals", Value: fmt.Sprint(len(people)), Err: refused,
+			Hint: fmt.Sprintf("%d people have to have approved %s as incident, by the operators of this node.yaml, other than the one who asked", foundingApprovals, plan)}
+	}
+	return nil
 }
 
 // latestCache is the cached state of exactly the authority and version that was looked at.

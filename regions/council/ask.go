@@ -26,7 +26,9 @@ func open(ctx context.Context, lines Lines, region string, h hello, noted func(s
 	}
 	if err == nil {
 		noted(region, answer)
-		err = answer.Refused.err()
+		if err = answer.check(); err == nil {
+			err = answer.Refused.err()
+		}
 	}
 	if err != nil {
 		_ = conn.Close() // the first error says more

@@ -13,14 +13,12 @@ import (
 // founding that the vote was given to.
 func (v *Voter) dialVoter(ctx context.Context, to address) (net.Conn, error) {
 	region, born := to.parts()
-	h := v.greeting()
-	h.For = voting
 	var theirs hello
-	conn, err := open(ctx, v.cfg.Lines, region, h, func(name string, h hello) {
+	conn, err := open(ctx, v.cfg.Lines, region, v.hello(voting), func(name string, h hello) {
 		v.heard(name, h)
 		theirs = h
 	})
-	if theirs.Authority == v.mark.Authority {
+	if theirs.Authority == v.mark.Authority && theirs.check() == nil {
 		v.noteDismissal(region, theirs, err)
 	}
 	if err != nil {
@@ -41,20 +39,27 @@ func (v *Voter) dialVoter(ctx context.Context, to address) (net.Conn, error) {
 // fieldBorn is what a refusal names when a region has two voters.
 const fieldBorn = "voter"
 
+// dismissal is another voter's word that this one has no vote.
+type dismissal struct {
+	after uint64 // the version that it had then
+	given bool   // the region's vote was given to another voter
+}
+
 // noteDismissal keeps whether another voter says that this one has no vote. If its region's
 // vote was given to a voter on another node, this one takes no connections any more: whoever
 // calls the region must reach the other.
 func (v *Voter) noteDismissal(region string, theirs hello, err error) {
 	var e *api.Error
 	denied := api.CodeOf(err) == api.PermissionDenied
+	voters := v.voters()
 	v.mu.Lock()
 	switch {
 	case denied:
-		v.dismissals[region] = theirs.After
+		v.dismissals[region] = dismissal{theirs.After, errors.As(err, &e) && e.Field == fieldBorn}
 	case err == nil:
 		delete(v.dismissals, region)
 	}
-	replaced := !v.replaced && denied && errors.As(err, &e) && e.Field == fieldBorn
+	replaced := !v.replaced && v.agree(voters, func(d dismissal) bool { return d.given })
 	v.replaced = v.replaced || replaced
 	v.mu.Unlock()
 	if replaced {
@@ -63,14 +68,25 @@ func (v *Voter) noteDismissal(region string, theirs hello, err error) {
 	}
 }
 
-// dismissed reports whether the vote of this voter is gone, by the word of one that had taken
+// dismissed reports whether the vote of this voter is gone, by the word of those that had taken
 // in more than this one has by now, which is at version mine. One that had taken in no more
 // may not have heard yet that this voter was given its vote. v.mu is held.
-func (v *Voter) dismissed(mine uint64) bool {
-	for _, theirs := range v.dismissals {
-		if theirs > mine {
-			return true
+func (v *Voter) dismissed(mine uint64, voters []string) bool {
+	return v.replaced || v.agree(voters, func(d dismissal) bool { return d.after > mine })
+}
+
+// agree reports whether most of the other voters say that this one has no vote, and more than
+// one of them: one alone may lie. v.mu is held.
+func (v *Voter) agree(voters []string, says func(dismissal) bool) bool {
+	others, agree := 0, 0
+	for _, region := range voters {
+		if region == v.mark.Region {
+			continue
+		}
+		others++
+		if d, ok := v.dismissals[region]; ok && says(d) {
+			agree++
 		}
 	}
-	return v.replaced
+	return agree > 1 && 2*agree > others
 }

@@ -2,6 +2,7 @@ package council
 
 import (
 	"context"
+	"encoding/json"
 
 	"domicile/regions/identity"
 	"domicile/regions/placement"
@@ -17,6 +18,11 @@ func (v *Voter) Call(ctx context.Context, region string) error {
 		err = conn.Close()
 	}
 	return err
+}
+
+// RenewOf prolongs the leases of a region, as one of those that another region asked to.
+func (v *Voter) RenewOf(ctx context.Context, region string) (placement.Grant, error) {
+	return v.renew(ctx, region)
 }
 
 // AsVersion has a voter stand for a program that reads commands up to a version.
@@ -52,4 +58,20 @@ func Prove(by identity.Signer, authority string, version uint64, command []byte)
 	p := &proof{Authority: authority, Version: version}
 	p.Signed, _ = identity.SignWith(by, p.digest(command))
 	return p
+}
+
+// ShowFounding is the proof of a founding, whoever signs it.
+func ShowFounding(by identity.Signer, authority string, c Consent) any {
+	f := &founding{Authority: authority, Consent: c}
+	f.Signed, _ = identity.SignWith(by, f.digest())
+	return f
+}
+
+// ReadGreeting is what is kept of a greeting that is taken.
+func ReadGreeting(text []byte) (authority, roll string, ok bool) {
+	var h hello
+	if json.Unmarshal(text, &h) != nil || h.check() != nil {
+		return "", "", false
+	}
+	return h.Authority, h.Roll, true
 }

@@ -20,7 +20,7 @@ import (
 
 func (w *world) follow(name, cache string, voters ...string) *council.Follower {
 	w.t.Helper()
-	f, err := council.Follow(council.FollowerConfig{Cache: cache, Lines: w.line(name, false), Voters: voters, Clock: w.clock, Pace: pace, Log: slog.New(slog.DiscardHandler), Identity: w.id(name)})
+	f, err := council.Follow(council.FollowerConfig{Cache: cache, Lines: w.line(name, false), Voters: voters, Clock: w.clock, Pace: pace, Log: slog.New(slog.DiscardHandler), Identity: w.id(name), MayFound: agreed, Refused: w.refused})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"domicile/api"
 	"domicile/regions"
-	"domicile/regions/identity"
 	"domicile/regions/placement"
 )
 
@@ -21,11 +20,15 @@ type FollowerConfig struct {
 	Cache  string   // path of the placement cache
 	Lines  Lines    // only dialed
 	Voters []string // regions to ask, nearest first
-	// Identity signs what this region sends.
-	Identity identity.Signer
-	Clock    regions.Clock
-	Pace     regions.Pace
-	Log      *slog.Logger
+	// Identity signs what this region sends, and verifies what others send.
+	Identity Identity
+	// MayFound refuses a later founding that people did not agree to; nil: none is believed.
+	MayFound func(Consent) error
+	// Refused counts what no correct voter says; nil: nobody counts.
+	Refused *regions.PeerRefusals
+	Clock   regions.Clock
+	Pace    regions.Pace
+	Log     *slog.Logger
 }
 
 // Follower keeps a copy of the placement on a gateway that has no vote. It starts cold
@@ -189,7 +192,8 @@ func (f *Follower) run(ctx context.Context) {
 func (f *Follower) followOne(ctx context.Context, voter string) error {
 	h := f.greeting()
 	h.For = follow
-	conn, err := open(ctx, f.cfg.Lines, voter, h, ignore)
+	var theirs hello
+	conn, err := open(ctx, f.cfg.Lines, voter, h, func(_ string, h hello) { theirs = h })
 	if err != nil {
 		return err
 	}
@@ -197,20 +201,24 @@ func (f *Follower) followOne(ctx context.Context, voter string) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the read
 	defer stop()
 	for ctx.Err() == nil {
-		if err := f.take(conn); err != nil {
+		if err := f.take(conn, voter, theirs.Founding); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-func (f *Follower) take(conn net.Conn) error {
+func (f *Follower) take(conn net.Conn, voter string, shown *founding) error {
 	// Three pulses without one are a voter that is gone.
 	if err := conn.SetReadDeadline(time.Now().Add(3 * f.cfg.Pace.Of(pulse))); err != nil {
 		return err
 	}
 	var d placement.Delta
 	if err := readFrame(conn, &d, maxAnswer); err != nil {
+		return err
+	}
+	if err := f.doubt(d, shown); err != nil {
+		f.cfg.Refused.Add(voter, regions.LaneAuthority, regions.NotTheirs)
 		return err
 	}
 	f.mu.Lock()
@@ -225,4 +233,12 @@ func (f *Follower) take(conn net.Conn) error {
 		f.changed = make(chan struct{})
 	}
 	return nil
+}
+
+// doubt refuses the state of an authority that was founded anew, unless that is shown.
+func (f *Follower) doubt(d placement.Delta, shown *founding) error {
+	if mine := f.greeting(); d.Generation <= max(mine.Generation, 1) {
+		return nil // no later founding: the state judges it
+	}
+	return shown.proves(d.Authority, d.Generation, f.cfg.Identity, f.cfg.MayFound)
 }

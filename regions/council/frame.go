@@ -13,7 +13,7 @@ import (
 
 // Frames are a length and a JSON value.
 const (
-	maxHello   = 4 << 10
+	maxHello   = 32 << 10  // with the proof of a later founding
 	maxRequest = 512 << 10 // a command, in base 64, and what is around it
 	maxAnswer  = 64 << 20  // a whole state
 	maxFault   = 512       // of one text
@@ -118,6 +118,8 @@ type hello struct {
 	Led        bool    `json:",omitempty"` // it hears a leader
 	Reads      byte    `json:",omitempty"` // the latest version of commands that a voter reads; 0: version 1
 	Refused    *fault  `json:",omitempty"` // in an answer
+
+	Founding *founding `json:",omitempty"` // proves an authority that was founded anew
 }
 
 // fault is an error on its way between regions.

@@ -102,10 +102,8 @@ func (v *Voter) lookOut() {
 	defer every.Stop()
 	for {
 		for _, region := range v.strangers() {
-			h := v.greeting()
-			h.For = greet
 			var theirs hello
-			conn, err := open(v.ctx, v.cfg.Lines, region, h, func(name string, h hello) { v.heard(name, h); theirs = h })
+			conn, err := open(v.ctx, v.cfg.Lines, region, v.hello(greet), func(name string, h hello) { v.heard(name, h); theirs = h })
 			if err != nil {
 				continue
 			}
@@ -279,9 +277,12 @@ func (v *Voter) renew(ctx context.Context, region string) (g placement.Grant, er
 		}
 		leader := v.leader()
 		var err error
-		if leader == "" {
+		if leader == "" && region == v.mark.Region {
 			g, err = v.renewElsewhere(ctx, region)
 			return false, err
+		}
+		if leader == "" { // it has gone since; elsewhere another region's renewal is no business of ours
+			return false, noLeader()
 		}
 		if leader == v.mark.Region {
 			g, err = v.renewHere(ctx, region)

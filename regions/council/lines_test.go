@@ -88,9 +88,17 @@ func founding(t *testing.T, names ...string) *world {
 	return w
 }
 
+// agreed takes two people's consent, unless it is forged.
+func agreed(c council.Consent) error {
+	if len(c.Approvals) < 2 || c.Approvals[0].Signed == "forged" {
+		return errors.New("people did not agree")
+	}
+	return nil
+}
+
 func (w *world) start(name string) {
 	w.t.Helper()
-	c := council.Config{Dir: w.dirs[name], Lines: w.line(name, true), Boot: regions.SystemBootClock, Pace: pace, Log: slog.New(slog.DiscardHandler), Identity: w.id(name), Refused: w.refused}
+	c := council.Config{Dir: w.dirs[name], Lines: w.line(name, true), Boot: regions.SystemBootClock, Pace: pace, Log: slog.New(slog.DiscardHandler), Identity: w.id(name), Refused: w.refused, MayFound: agreed}
 	v, err := council.Open(council.AsVersion(c, w.reads[name]))
 	if err != nil {
 		w.t.Fatal(err)

@@ -20,6 +20,8 @@ const (
 	maxUnanswered = placement.MaxFounding + 64*maxRequest // bytes: a batch of entries, of which one is a founding
 	furthestTerm  = 1 << 40                               // an election a second reaches it in 30,000 years
 	furthestLog   = 1 << 48
+
+	furthestGeneration = 1 << 20 // people found each of them
 )
 
 // checkedLines gives raft only what a voter may send.

@@ -92,6 +92,13 @@ func (v *Voter) greeting() hello {
 	return h
 }
 
+// hello is the greeting with all that others may need to believe it.
+func (v *Voter) hello(what purpose) hello {
+	h := v.greeting()
+	h.For, h.Founding = what, v.founded()
+	return h
+}
+
 // greet reads what a connection is for and serves it. It reports whether the connection
 // was given away.
 func (v *Voter) greet(conn net.Conn, peer string) (given bool) {
@@ -101,7 +108,11 @@ func (v *Voter) greet(conn net.Conn, peer string) (given bool) {
 		v.misread(peer, err)
 		return false
 	}
-	answer := v.greeting()
+	if err := h.check(); err != nil {
+		v.misread(peer, err)
+		return false
+	}
+	answer := v.hello("")
 	refusal := v.refuseHello(h, peer)
 	answer.Refused = faultOf(refusal)
 	if err := writeFrame(conn, answer, maxHello); err != nil || refusal != nil {

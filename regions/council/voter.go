@@ -50,6 +50,9 @@ type Config struct {
 	// placed, without an incarnation if it is not; PermissionDenied: no honest region sends it.
 	// It is asked at the leader; nil: none is refused.
 	MayPlace func(c placement.Command, l placement.Log) error
+	// MayFound refuses a later founding that people did not agree to, by this node's own trust;
+	// nil: none is believed.
+	MayFound func(Consent) error
 	// Identity signs what this region sends, and verifies what others send.
 	Identity Identity
 
@@ -61,6 +64,7 @@ type Config struct {
 type Voter struct {
 	cfg      Config
 	mark     mark
+	consent  *Consent // to its own founding; nil: it founded nothing anew
 	store    *store
 	audit    *auditFile
 	machine  *machine
@@ -78,9 +82,11 @@ type Voter struct {
 	silent     bool // it stands still
 	conns      map[closer]bool
 	rivals     map[string]Rival
-	met        map[string]hello  // what was taken in of each region of an earlier founding
-	dismissals map[string]uint64 // voters of this founding that say that the region has no vote, and the version that they had then
-	replaced   bool              // its region's vote is another voter's
+	met        map[string]hello     // what was taken in of each region of an earlier founding
+	dismissals map[string]dismissal // voters of this founding that say that the region has no vote
+	replaced   bool                 // its region's vote is another voter's
+	shown      *founding            // by the founder of this authority, if that was founded anew; see founded
+	doubted    map[string]string    // why a region's authority was not believed, as it was logged
 
 	changing sync.Mutex // one change of voters at a time
 	noting   sync.Mutex // one note of what a voter reads at a time
@@ -104,7 +110,7 @@ func Open(cfg Config) (*Voter, error) {
 	if cfg.reads == 0 {
 		cfg.reads = placement.CommandVersion
 	}
-	v := &Voter{cfg: cfg, mark: m, conns: map[closer]bool{}, rivals: map[string]Rival{}, met: map[string]hello{}, dismissals: map[string]uint64{}}
+	v := &Voter{cfg: cfg, mark: m, conns: map[closer]bool{}, rivals: map[string]Rival{}, met: map[string]hello{}, dismissals: map[string]dismissal{}, doubted: map[string]string{}}
 	v.ctx, v.cancel = context.WithCancel(context.Background())
 	if err := v.open(); err != nil {
 		v.cancel()
@@ -124,6 +130,12 @@ func (v *Voter) open() (err error) {
 		return err
 	}
 	if err := v.store.verify(); err != nil {
+		return err
+	}
+	if v.consent, err = v.mark.consent(); err != nil {
+		return err
+	}
+	if err := v.loadFounding(); err != nil {
 		return err
 	}
 	if v.audit, err = openAudit(v.cfg.Dir); err != nil {
@@ -357,7 +369,7 @@ func (v *Voter) contested() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for region, r := range v.rivals {
-		if generation > 0 && r.Generation >= generation {
+		if generation > 0 && r.Generation >= generation && v.believes(r) {
 			return &api.Error{Code: api.Contested, Op: "place log", Region: region, Field: "generation",
 				Hint: "that region belongs to another authority of this or a later generation; join it, or found one anew from both"}
 		}
@@ -375,14 +387,14 @@ func (v *Voter) Aside() (follow []string, aside bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for region, r := range v.rivals {
-		if r.Generation > greeting.Generation {
+		if r.Generation > greeting.Generation && v.believes(r) {
 			follow = append(follow, region)
 		}
 	}
 	others := slices.DeleteFunc(voters, func(r string) bool { return r == v.mark.Region })
 	switch {
 	case len(follow) > 0:
-	case v.dismissed(greeting.After):
+	case v.dismissed(greeting.After, voters):
 		follow = others
 	case len(voters) == 0:
 		follow = slices.Clone(v.mark.Join)
@@ -397,8 +409,16 @@ func (v *Voter) Aside() (follow []string, aside bool) {
 
 // heard keeps what another region's voter says of itself.
 func (v *Voter) heard(region string, h hello) {
+	if err := h.check(); err != nil {
+		v.misread(region, err)
+		return
+	}
 	if h.Authority == v.mark.Authority {
 		v.noteReads(addressOf(region, h.Born), max(h.Reads, 1))
+		v.keepFounding(h.Founding)
+	} else if err := v.doubt(h); err != nil {
+		v.disbelieve(region, v.refuse(region, regions.NotTheirs, err))
+		return
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -414,4 +434,15 @@ func (v *Voter) heard(region string, h hello) {
 		v.cfg.Log.Error("another placement authority", "region", region, "generation", h.Generation, "voters", h.Roll, "ours", v.mark.Roll)
 	}
 	v.rivals[region] = r
+}
+
+// disbelieve says once why a region's authority is none.
+func (v *Voter) disbelieve(region string, err error) {
+	v.mu.Lock()
+	known := v.doubted[region]
+	v.doubted[region] = err.Error()
+	v.mu.Unlock()
+	if known != err.Error() {
+		v.cfg.Log.Error("a region speaks of another placement authority and does not show that people founded it", "region", region, "err", err)
+	}
 }

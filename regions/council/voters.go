@@ -188,9 +188,7 @@ func (v *Voter) mayChange(ctx context.Context, c VoterChange, before []string) (
 
 // answers reports whether a region's voter of this founding is in reach, and what it says.
 func (v *Voter) answers(ctx context.Context, region string) (theirs hello, ok bool) {
-	h := v.greeting()
-	h.For = greet
-	conn, err := open(ctx, v.cfg.Lines, region, h, func(name string, h hello) {
+	conn, err := open(ctx, v.cfg.Lines, region, v.hello(greet), func(name string, h hello) {
 		v.heard(name, h)
 		theirs, ok = h, h.Authority == v.mark.Authority
 	})
