@@ -425,18 +425,22 @@ func (t *telling) founds() {
 	_ = lab.Pass(t.ctx, 4*pace.Of(time.Second))
 }
 
-// chairs answers as the liar's voter would, which the others call all the while.
+// chairs answers as the liar's voter would, which others call all the while: whoever does so is
+// the one that was lied to.
 func (t *telling) chairs(answer func(greeting) any, then ...any) {
-	heard := make(chan struct{}, 1)
+	heard := make(chan string, 1)
 	t.now(func(s *script) {
-		s.chair = func(c net.Conn) {
+		s.chair = func(c net.Conn, who string) {
 			var g greeting
 			if err := readFramed(c, &g); err == nil {
 				_, _ = c.Write(framed(answer(g)))
 				for _, value := range then {
 					_, _ = c.Write(framed(value))
 				}
-				tell(heard)
+				select {
+				case heard <- who:
+				default:
+				}
 				_, _ = io.CopyN(io.Discard, c, 1<<16) // until the other side has had enough
 			}
 		}
@@ -444,7 +448,7 @@ func (t *telling) chairs(answer func(greeting) any, then ...any) {
 	t.after(func() { t.now(func(s *script) { s.chair = nil }) })
 	for range 3 {
 		select {
-		case <-heard:
+		case t.victim = <-heard:
 		case <-t.ctx.Done():
 			t.heard = "nobody called"
 			return

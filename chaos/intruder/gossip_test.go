@@ -121,7 +121,7 @@ func exchanges() []lie {
 		}},
 		{lane: "gossip", name: "answers that are noise", rule: "no answer ends a process", mute: "what is asked for is not waited for", tell: func(t *telling) {
 			t.now(func(s *script) {
-				s.chat = func(c net.Conn) { _, _ = c.Write(append([]byte{0, 0, 15, 0xff}, make([]byte, 5000)...)) }
+				s.chat = func(c net.Conn, _ string) { _, _ = c.Write(append([]byte{0, 0, 15, 0xff}, make([]byte, 5000)...)) }
 			})
 			t.after(func() { t.now(func(s *script) { s.chat = nil }) })
 		}},

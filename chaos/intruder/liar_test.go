@@ -61,10 +61,10 @@ type script struct {
 	tails map[string]regions.TailList   // by peer; said once
 	reply func(*regions.MirrorReply)
 	ack   func(*api.Ack)
-	kept  []byte           // the signed policy that it hands out
-	chair func(c net.Conn) // how it answers as a voter; nil: it has none
-	chat  func(c net.Conn) // how it answers what others begin to gossip
-	said  chan struct{}    // gets one when what is said once was said
+	kept  []byte                       // the signed policy that it hands out
+	chair func(c net.Conn, who string) // how it answers as a voter; nil: it has none
+	chat  func(c net.Conn, who string) // how it answers what others begin to gossip
+	said  chan struct{}                // gets one when what is said once was said
 }
 
 // up has the liar listen and dial.
@@ -91,8 +91,8 @@ func (l *liar) up() (err error) {
 	}
 	l.mesh.Start(context.Background())
 	l.gossip, l.council = l.mesh.Gossip(), l.mesh.Council()
-	l.work.Go(func() { l.answer(l.gossip, func(s *script) func(net.Conn) { return s.chat }) })
-	l.work.Go(func() { l.answer(l.council, func(s *script) func(net.Conn) { return s.chair }) })
+	l.work.Go(func() { l.answer(l.gossip, func(s *script) func(net.Conn, string) { return s.chat }) })
+	l.work.Go(func() { l.answer(l.council, func(s *script) func(net.Conn, string) { return s.chair }) })
 	return nil
 }
 
@@ -113,9 +113,9 @@ func (l *liar) down() {
 }
 
 // answer takes the connections of a lane.
-func (l *liar) answer(lane *link.StreamLane, how func(*script) func(net.Conn)) {
+func (l *liar) answer(lane *link.StreamLane, how func(*script) func(net.Conn, string)) {
 	for {
-		c, _, err := lane.Accept()
+		c, who, err := lane.Accept()
 		if err != nil {
 			return
 		}
@@ -126,7 +126,7 @@ func (l *liar) answer(lane *link.StreamLane, how func(*script) func(net.Conn)) {
 			defer c.Close()
 			if say != nil {
 				_ = c.SetDeadline(time.Now().Add(2 * time.Second))
-				say(c)
+				say(c, who)
 			}
 		})
 	}

@@ -106,6 +106,12 @@ func TestApproval_IsTakenForExactlyWhatWasSigned(t *testing.T) {
 		}
 	}
 	d.clock.Advance(time.Hour)
+	if c, err := d.verifier.Given(good, plan, approval.Incident); err != nil || c.Name != "ada" {
+		t.Errorf("what was done by it: %+v %v", c, err)
+	}
+	if _, err := d.verifier.Given(good, plan+"x", approval.Incident); err == nil {
+		t.Error("something else was done by it")
+	}
 	if _, err := d.verifier.Verify(good, plan, approval.Incident); api.CodeOf(err) != api.PermissionDenied || !strings.Contains(err.Error(), "has ended") {
 		t.Errorf("after its end: %v", err)
 	}

@@ -51,7 +51,7 @@ type dismissal struct {
 func (v *Voter) noteDismissal(region string, theirs hello, err error) {
 	var e *api.Error
 	denied := api.CodeOf(err) == api.PermissionDenied
-	voters := v.voters()
+	others := v.others()
 	v.mu.Lock()
 	switch {
 	case denied:
@@ -59,7 +59,7 @@ func (v *Voter) noteDismissal(region string, theirs hello, err error) {
 	case err == nil:
 		delete(v.dismissals, region)
 	}
-	replaced := !v.replaced && v.agree(voters, func(d dismissal) bool { return d.given })
+	replaced := !v.replaced && v.agree(others, func(d dismissal) bool { return d.given })
 	v.replaced = v.replaced || replaced
 	v.mu.Unlock()
 	if replaced {
@@ -71,22 +71,18 @@ func (v *Voter) noteDismissal(region string, theirs hello, err error) {
 // dismissed reports whether the vote of this voter is gone, by the word of those that had taken
 // in more than this one has by now, which is at version mine. One that had taken in no more
 // may not have heard yet that this voter was given its vote. v.mu is held.
-func (v *Voter) dismissed(mine uint64, voters []string) bool {
-	return v.replaced || v.agree(voters, func(d dismissal) bool { return d.after > mine })
+func (v *Voter) dismissed(mine uint64, others []string) bool {
+	return v.replaced || v.agree(others, func(d dismissal) bool { return d.after > mine })
 }
 
 // agree reports whether most of the other voters say that this one has no vote, and more than
 // one of them: one alone may lie. v.mu is held.
-func (v *Voter) agree(voters []string, says func(dismissal) bool) bool {
-	others, agree := 0, 0
-	for _, region := range voters {
-		if region == v.mark.Region {
-			continue
-		}
-		others++
+func (v *Voter) agree(others []string, says func(dismissal) bool) bool {
+	agree := 0
+	for _, region := range others {
 		if d, ok := v.dismissals[region]; ok && says(d) {
 			agree++
 		}
 	}
-	return agree > 1 && 2*agree > others
+	return agree > 1 && 2*agree > len(others)
 }

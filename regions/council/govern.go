@@ -299,7 +299,7 @@ func (v *Voter) renew(ctx context.Context, region string) (g placement.Grant, er
 // a link that is cut must not stop logs that need a lease.
 func (v *Voter) renewElsewhere(ctx context.Context, region string) (g placement.Grant, err error) {
 	err = noLeader()
-	others := slices.DeleteFunc(v.voters(), func(r string) bool { return r == v.mark.Region })
+	others := v.others()
 	for i, other := range others {
 		share := v.cfg.Pace.Of(lineTimeout)
 		if end, ok := ctx.Deadline(); ok {

@@ -314,6 +314,11 @@ func (v *Voter) voters() []string {
 	return names
 }
 
+// others are the regions besides this one that vote.
+func (v *Voter) others() []string {
+	return slices.DeleteFunc(v.voters(), func(r string) bool { return r == v.mark.Region })
+}
+
 // seats are the addresses of those who vote, by what this voter has heard.
 func (v *Voter) seats() []string {
 	f := v.raft.GetConfiguration()
@@ -383,7 +388,7 @@ func (v *Voter) Joining() bool { return len(v.mark.Founding) == 0 && len(v.voter
 // Aside reports whether this voter has no say: its founding was overtaken by a later one,
 // its vote was taken away, or not given yet. follow names the regions that know more.
 func (v *Voter) Aside() (follow []string, aside bool) {
-	greeting, voters := v.greeting(), v.voters()
+	greeting, voters, others := v.greeting(), v.voters(), v.others()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for region, r := range v.rivals {
@@ -391,10 +396,9 @@ func (v *Voter) Aside() (follow []string, aside bool) {
 			follow = append(follow, region)
 		}
 	}
-	others := slices.DeleteFunc(voters, func(r string) bool { return r == v.mark.Region })
 	switch {
 	case len(follow) > 0:
-	case v.dismissed(greeting.After, voters):
+	case v.dismissed(greeting.After, others):
 		follow = others
 	case len(voters) == 0:
 		follow = slices.Clone(v.mark.Join)
@@ -414,7 +418,9 @@ func (v *Voter) heard(region string, h hello) {
 		return
 	}
 	if h.Authority == v.mark.Authority {
-		v.noteReads(addressOf(region, h.Born), max(h.Reads, 1))
+		if seat := addressOf(region, h.Born); slices.Contains(v.seats(), seat) { // a name of a folder takes room on this disk
+			v.noteReads(seat, max(h.Reads, 1))
+		}
 		v.keepFounding(h.Founding)
 	} else if err := v.doubt(h); err != nil {
 		v.disbelieve(region, v.refuse(region, regions.NotTheirs, err))
