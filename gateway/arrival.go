@@ -26,6 +26,10 @@ func (a *arrival) check() error {
 		a.gateway.Refused.Add(a.peer, regions.LaneForward, regions.Malformed)
 		return err
 	}
+	if !eachOnce(a.Record.Tags) {
+		a.gateway.Refused.Add(a.peer, regions.LaneForward, regions.Malformed)
+		return a.refuse(api.BadTag, "tags", "one value per dimension")
+	}
 	if a.Record.ID == "" {
 		a.gateway.Refused.Add(a.peer, regions.LaneForward, regions.Malformed)
 		return a.refuse(api.BadID, "id", "a forwarded record has an id")
@@ -39,6 +43,15 @@ func (a *arrival) check() error {
 		return a.refuse(api.PermissionDenied, "region", "federation.yaml has no link with the region")
 	}
 	return a.gateway.agreed(t, s)
+}
+
+// eachOnce reports whether no tag is given twice, as after any region's admission.
+func eachOnce(tags []api.Tag) bool {
+	given := map[string]bool{}
+	for i := range tags[:min(len(tags), policy.MaxDimensions)] {
+		given[tags[i].Name] = true
+	}
+	return len(given) == len(tags)
 }
 
 // judge decides as if the record had been published here on the peer's behalf, and

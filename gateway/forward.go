@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,17 +38,86 @@ func (g *Gateway) forward(ctx context.Context, w *walk) {
 			w.settle(api.Ack{}, err)
 			return
 		}
-		ack.Forwarded = true
+		ack.Forwarded, ack.Drill = true, "" // drills are told by the region that was asked
 		w.settle(ack, nil)
 	})
 }
 
-// verify refuses to pass on an ack that is not the answer to what was sent.
+// verify refuses to pass on an ack of another region's that can't be true: it is not the answer to
+// what was sent, or claims more than the region can do by our manifest. What became of the record
+// nobody knows then.
 func (w *walk) verify(ack api.Ack) error {
-	if ack.ID == w.record.ID && ack.Log == w.route.Log && ack.Region == w.route.Home && ack.Sequence > 0 {
+	field := w.untrue(&ack)
+	if field == "" {
 		return nil
 	}
-	return errors.New("the home's answer does not fit the record")
+	g, home := w.gateway, w.route.Home
+	if link, _ := g.Links.Status(home); link.Hello != nil && link.Hello.ManifestDigest == g.Federation.Digest() {
+		g.Refused.Add(home, regions.LaneForward, regions.Impossible)
+	}
+	return &api.Error{Code: api.OutcomeUnknown, Op: "forward", Topic: w.record.Topic, Region: home, Field: field,
+		Hint: "the home's answer does not fit the record and the manifest, and is not believed; send it again with the same id, and look at the region"}
+}
+
+// untrue is the part of an ack that can't be so; "": none.
+func (w *walk) untrue(a *api.Ack) string {
+	switch {
+	case a.ID != w.record.ID:
+		return "ack.id"
+	case a.Log != w.route.Log:
+		return "ack.log"
+	case a.Region != w.route.Home:
+		return "ack.region"
+	case a.Sequence == 0:
+		return "ack.sequence"
+	case !api.IsWord(a.Incarnation, maxAckWord):
+		return "ack.incarnation"
+	case a.Epoch != (api.Epoch{}) && !api.IsWord(a.Epoch.Issuer, maxAckWord):
+		return "ack.epoch"
+	case a.PolicyRevision != "" && !api.IsWord(a.PolicyRevision, maxAckWord):
+		return "ack.policy_revision"
+	case !w.durable(a.Durability):
+		return "ack.durability"
+	case !w.copied(a.Copies):
+		return "ack.copies"
+	case a.Position != "" && !isPosition(a):
+		return "ack.position"
+	}
+	return ""
+}
+
+const maxAckWord = 128 // bytes; see mirror
+
+// durable reports whether the home can have done what an ack says before it was sent.
+func (w *walk) durable(d api.Durability) bool {
+	switch d {
+	case api.OS1:
+		return w.topic.Durability == regions.Relaxed
+	case api.Disk2of3:
+		home, _ := w.gateway.Federation.Region(w.route.Home)
+		return home.Quorum()
+	}
+	return d == api.Disk1
+}
+
+// copied reports whether a record of the topic can have the copies that an ack names.
+func (w *walk) copied(copies []string) bool {
+	var within regions.Boundary
+	if s := w.topic.Sync; s != nil {
+		within, _ = w.gateway.Federation.Boundary(s.Within)
+	}
+	for i, region := range copies {
+		if region == w.route.Home || !slices.Contains(within.Regions, region) || slices.Contains(copies[:i], region) {
+			return false
+		}
+	}
+	return true
+}
+
+// isPosition reports whether an ack's position is that of its record.
+func isPosition(a *api.Ack) bool {
+	at, err := api.DecodePosition(a.Position)
+	return err == nil && len(at) == 1 && at[0] == api.Cursor{Log: a.Log, Incarnation: a.Incarnation, Epoch: a.Epoch, Sequence: a.Sequence}
 }
 
 // reachable says whether a topic's records may be sent to a region now: the link is

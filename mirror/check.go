@@ -43,9 +43,10 @@ func (s *Sink) check(b *regions.MirrorBatch) *api.Error {
 	latest := s.copied.target.cfg.Clock.Now().Add(maxAhead)
 	for i := range b.Items {
 		it := &b.Items[i]
-		if i > 0 && first(it) != b.Items[i-1].Sequence+1 {
-			return invalid(fmt.Sprintf("items[%d].sequence", i), "the items do not follow each other")
+		if first(it) != s.next {
+			return invalid(fmt.Sprintf("items[%d].sequence", i), "it does not follow what was sent on this stream before")
 		}
+		s.next = it.Sequence + 1
 		if err := s.checkItem(it, latest); err != nil {
 			return of(fmt.Sprintf("items[%d].", i), err)
 		}
@@ -151,4 +152,16 @@ func (c *copied) distrust(peer string, lane regions.Lane, e *api.Error) regions.
 	c.target.cfg.Refused.Add(peer, lane, regions.Malformed)
 	c.inTrouble(trouble{regions.LagStalled, peer + " sent what no region may send, and nothing of it was taken: " + e.Field + ": " + e.Hint})
 	return refuse(api.BadRequest, e.Field, e.Hint)
+}
+
+// claims reports and counts a peer that speaks as the home of a log that is another region's, or in
+// an epoch that it never had. Of a log that may move it may only be late to hear of that, and under
+// another manifest it may be right.
+func (t *Target) claims(peer string, lane regions.Lane, id api.LogID, epoch api.Epoch) bool {
+	home, at, ok := t.cfg.Federation.Home(id)
+	if !ok || home == peer && epoch == at || t.moves(id) || t.otherMap(peer) {
+		return false
+	}
+	t.cfg.Refused.Add(peer, lane, regions.NotTheirs)
+	return true
 }

@@ -18,6 +18,7 @@ type Sink struct {
 	incarnation string   // of the log, as the open said
 	broken      api.Code // a batch was refused with it
 	lender      string   // the region whose copy is given on; "": the records come from their home
+	next        uint64   // the sequence that follows what was said on this stream
 }
 
 // OpenMirror answers an origin that asks where this region's copy of a log ends. The
@@ -29,6 +30,9 @@ func (t *Target) OpenMirror(ctx context.Context, peer string, o regions.MirrorOp
 		return t.openRelay(ctx, peer, o, c)
 	}
 	if reply := t.checkOpen(peer, o, c); reply.Refused != "" {
+		if reply.Refused == api.PermissionDenied {
+			t.claims(peer, regions.LaneMirror, o.Log, o.Epoch)
+		}
 		if c != nil { // else a peer would choose the names that are counted by
 			t.cfg.Metrics.Refused(o.Log, peer, reply.Refused)
 		}
@@ -105,7 +109,7 @@ func (c *copied) admit(o regions.MirrorOpen) (*Sink, regions.MirrorReply) {
 		reply.Cursor = cursor
 		return nil, reply
 	}
-	c.sink = &Sink{copied: c, incarnation: o.Incarnation}
+	c.sink = &Sink{copied: c, incarnation: o.Incarnation, next: cursor.Sequence + 1}
 	return c.sink, regions.MirrorReply{Cursor: cursor}
 }
 

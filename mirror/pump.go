@@ -312,28 +312,38 @@ func (p *pump) receive(ctx context.Context) error {
 	}
 }
 
+// confirm takes a reply to a batch. One that does not fit what was sent on this stream is no
+// correct node's.
 func (p *pump) confirm(c regions.Cursor) error {
 	f := p.flow
-	if err := f.checkLedger(c); err != nil {
+	err := f.checkLedger(c)
+	if err == nil && !f.confirmed(c) {
+		err = errOddReply
+	}
+	if err != nil {
+		f.source.cfg.Refused.Add(f.target, regions.LaneMirror, regions.Impossible)
 		return err
 	}
+	f.source.cfg.Confirmed(f.id, f.target, c)
+	p.dog.progress()
+	return nil
+}
+
+// confirmed moves the cursor to where the target says it is, if that can be.
+func (f *flow) confirmed(c regions.Cursor) bool {
+	head := f.log.Head()
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	n := len(f.inflight)
 	most := f.cursor.Sequence
 	if n > 0 {
 		most = f.inflight[n-1].last
 	}
-	odd := c.Sequence < f.cursor.Sequence || c.Sequence > most
-	if !odd {
-		f.confirmLocked(c)
+	if c.Sequence < f.cursor.Sequence || c.Sequence > most || c.Epoch.Compare(head.Epoch) > 0 {
+		return false
 	}
-	f.mu.Unlock()
-	if odd {
-		return errOddReply
-	}
-	f.source.cfg.Confirmed(f.id, f.target, c)
-	p.dog.progress()
-	return nil
+	f.confirmLocked(c)
+	return true
 }
 
 // confirmLocked moves the cursor to where the target says it is. f.mu is held.

@@ -63,7 +63,7 @@ func (t *Target) openRelay(ctx context.Context, peer string, o regions.MirrorOpe
 	case cursor.Sequence >= o.Head, cursor.Sequence > 0 && cursor.Incarnation != o.Incarnation:
 		return nil, refuse(api.NotReady, "head", "nothing of it is missing in "+t.cfg.Self)
 	}
-	c.sink = &Sink{copied: c, incarnation: o.Incarnation, lender: peer}
+	c.sink = &Sink{copied: c, incarnation: o.Incarnation, lender: peer, next: cursor.Sequence + 1}
 	return c.sink, regions.MirrorReply{Cursor: cursor}
 }
 

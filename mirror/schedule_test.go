@@ -61,7 +61,7 @@ func TestAReplyBeyondWhatWasSentEndsTheSession(t *testing.T) {
 		{[]sent{{last: 12}}, 12, false},
 		{[]sent{{last: 12}}, 13, true},
 	} {
-		f := &flow{source: s, cursor: at(10), inflight: c.inflight}
+		f := &flow{source: s, log: &headLog{head: 20}, cursor: at(10), inflight: c.inflight}
 		p := &pump{flow: f, dog: newWatchdog(time.Hour, func(error) {})}
 		if err := p.confirm(at(c.confirms)); errors.Is(err, errOddReply) != c.odd {
 			t.Errorf("%d in flight, %d confirmed: %v", len(c.inflight), c.confirms, err)

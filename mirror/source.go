@@ -46,6 +46,8 @@ type SourceConfig struct {
 	Pace    regions.Pace
 	Logger  *slog.Logger
 	Metrics Metrics // nil: none
+	// Refused counts what a target answers that no correct node does; nil: nobody counts.
+	Refused *regions.PeerRefusals
 	Window  Window
 	// MaxMarks is how many logs one link carries watermarks for; 0: 2,000.
 	MaxMarks int

@@ -152,6 +152,7 @@ func appendEntry(entries []regions.TailEntry, i *regions.Item, key regions.TailK
 func (t *Target) HearTail(peer string, l regions.TailList) {
 	c := t.copyOf(l.Log)
 	if c == nil || c.home != peer || c.epoch != l.Epoch {
+		t.claims(peer, regions.LaneTail, l.Log, l.Epoch)
 		return
 	}
 	if e := checkLog(l.Incarnation, l.Epoch, l.Head); e != nil {

@@ -236,6 +236,11 @@ func (t *Target) Watermarks(peer string, w regions.Watermarks) {
 			c.noteEnd()
 		}
 	}
+	for _, m := range w.Logs {
+		if t.claims(peer, regions.LaneWatermark, m.Log, m.Epoch) { // once a round
+			return
+		}
+	}
 }
 
 func (c *copied) heardOf(m regions.LogMark, listed bool, w *regions.Watermarks, now time.Time, offset *time.Duration) {

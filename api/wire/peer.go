@@ -48,13 +48,16 @@ func HelloFromProto(m *pb.PeerHello) (regions.Hello, error) {
 		return regions.Hello{}, badPeer("topics", "they are too many")
 	}
 	if err := tokens("federation", m.GetFederation(), "region", m.GetRegion(), "fabric_id", m.GetFabricId(), "boot_id", m.GetBootId(), "gateway", m.GetGateway(),
-		"manifest_digest", m.GetManifestDigest(), "policy_signers", m.GetPolicySigners()); err != nil {
+		"manifest_digest", m.GetManifestDigest(), "policy_signers", m.GetPolicySigners(), "version", m.GetVersion(), "policy_revision", m.GetPolicyRevision()); err != nil {
 		return regions.Hello{}, err
 	}
+	if m.GetOldestWireVersion() == 0 || m.GetOldestWireVersion() > m.GetWireVersion() {
+		return regions.Hello{}, badPeer("wire_version", "the oldest is above 0, and no newer than the newest")
+	}
 	h := regions.Hello{
-		Federation: m.GetFederation(), Region: m.GetRegion(), FabricID: m.GetFabricId(), BootID: m.GetBootId(), Version: text(m.GetVersion()),
+		Federation: m.GetFederation(), Region: m.GetRegion(), FabricID: m.GetFabricId(), BootID: m.GetBootId(), Version: m.GetVersion(),
 		WireVersion: int(m.GetWireVersion()), OldestWire: int(m.GetOldestWireVersion()),
-		PolicySerial: m.GetPolicySerial(), PolicyRevision: text(m.GetPolicyRevision()), ManifestDigest: m.GetManifestDigest(),
+		PolicySerial: m.GetPolicySerial(), PolicyRevision: m.GetPolicyRevision(), ManifestDigest: m.GetManifestDigest(),
 		CertificateEnds: TimeFromProto(m.GetCertificateEndsUnixNano()), Gateway: m.GetGateway(), TakesTails: m.GetTakesTails(), SignedPolicy: m.GetSignedPolicy(), FencedPolicy: m.GetFencedPolicy(), PolicySigners: m.GetPolicySigners(),
 		TopicDigests: make(map[string]string, len(m.GetTopics())),
 		TopicFields:  make(map[string]map[string]string, len(m.GetTopics())),
@@ -261,16 +264,21 @@ func MirrorReplyToProto(r regions.MirrorReply) *pb.MirrorResponse {
 	}
 }
 
-// MirrorReplyFromProto reads a reply.
-func MirrorReplyFromProto(m *pb.MirrorResponse) regions.MirrorReply {
-	return regions.MirrorReply{
-		Cursor: regions.Cursor{
-			Incarnation: text(m.GetIncarnation()), Epoch: api.Epoch{Term: m.GetEpoch().GetTerm(), Counter: m.GetEpoch().GetCounter(), Issuer: text(m.GetEpoch().GetIssuer())},
-			Sequence: m.GetSequence(), Time: TimeFromProto(m.GetTimeUnixNano()), Ledger: LedgerFromProto(m.GetLedger()),
-		},
-		Refused: api.Code(text(m.GetRefused())), Field: text(m.GetField()), Hint: text(m.GetHint()),
-		RetryAfter: min(max(time.Duration(m.GetRetryAfterNano()), 0), longestAsk),
+// MirrorReplyFromProto reads a reply. One with a text that no correct node sends is refused.
+func MirrorReplyFromProto(m *pb.MirrorResponse) (regions.MirrorReply, error) {
+	err := tokens("incarnation", m.GetIncarnation(), "epoch", m.GetEpoch().GetIssuer(), "refused", m.GetRefused(), "field", m.GetField())
+	if h := m.GetHint(); err == nil && api.Printable(h, maxHint) != h {
+		err = badPeer("hint", "it is too long, or not printable")
 	}
+	if err != nil {
+		return regions.MirrorReply{}, err
+	}
+	return regions.MirrorReply{
+		Cursor: regions.Cursor{Incarnation: m.GetIncarnation(), Epoch: EpochFromProto(m.GetEpoch()), Sequence: m.GetSequence(),
+			Time: TimeFromProto(m.GetTimeUnixNano()), Ledger: LedgerFromProto(m.GetLedger())},
+		Refused: api.Code(m.GetRefused()), Field: m.GetField(), Hint: text(m.GetHint()),
+		RetryAfter: min(max(time.Duration(m.GetRetryAfterNano()), 0), longestAsk),
+	}, nil
 }
 
 // LedgerToProto makes the message of a ledger.

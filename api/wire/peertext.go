@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -19,6 +20,7 @@ const (
 	maxToken    = 256
 	maxCopies   = 64
 	maxPosition = 8 << 10
+	maxHint     = 4 << 10   // of a mirror's refusal
 	longestAsk  = time.Hour // that a peer may have somebody wait before the next try
 )
 
@@ -76,17 +78,24 @@ func PeerStatus(s *statuspb.Status) error {
 	return e
 }
 
-// PeerAck is AckFromProto of what another region says.
-func PeerAck(m *pb.Ack) api.Ack {
+// PeerAck is AckFromProto of what another region says: an ack holds nothing that is there for
+// people only, so one with a text that no correct node sends is none.
+func PeerAck(m *pb.Ack) (api.Ack, error) {
 	a := AckFromProto(m)
-	a.Durability, a.Position = api.Durability(text(string(a.Durability))), api.Position(api.Printable(string(a.Position), maxPosition))
-	for _, s := range []*string{&a.ID, &a.Topic, &a.Log.Tenant, &a.Log.Topic, &a.Log.Slot,
-		&a.Region, &a.Incarnation, &a.Epoch.Issuer, &a.PolicyRevision, &a.Drill} {
-		*s = text(*s)
+	err := tokens("ack.id", a.ID, "ack.log", a.Log.Tenant, "ack.log", a.Log.Topic, "ack.log", a.Log.Slot, "ack.region", a.Region,
+		"ack.incarnation", a.Incarnation, "ack.epoch", a.Epoch.Issuer, "ack.durability", string(a.Durability),
+		"ack.policy_revision", a.PolicyRevision, "ack.drill", a.Drill)
+	if len(a.Copies) > maxCopies {
+		err = badPeer("ack.copies", "they are too many")
 	}
-	a.Copies = a.Copies[:min(len(a.Copies), maxCopies)]
-	for i := range a.Copies {
-		a.Copies[i] = text(a.Copies[i])
+	for _, region := range a.Copies[:min(len(a.Copies), maxCopies)] {
+		err = cmp.Or(err, tokens("ack.copies", region))
 	}
-	return a
+	if p := string(a.Position); api.Printable(p, maxPosition) != p {
+		err = cmp.Or(err, badPeer("ack.position", "it is too long, or not printable"))
+	}
+	if err != nil {
+		return api.Ack{}, err
+	}
+	return a, nil
 }

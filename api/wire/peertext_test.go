@@ -40,7 +40,7 @@ func lanes() map[string]struct {
 	refusal := wire.StatusFromError(&api.Error{Code: api.PermissionDenied, Op: "o", Topic: "t", Region: "r", Field: "f",
 		Value: "v", Hint: "h", Revision: "1", Reason: "x", Rule: "y", Drill: "d", Log: log, Err: errors.New("cause")})
 	return map[string]lane{
-		"hello": {wire.HelloToProto(regions.Hello{Federation: "shop", Region: "eu-west", FabricID: "f", BootID: "b",
+		"hello": {wire.HelloToProto(regions.Hello{Federation: "shop", Region: "eu-west", FabricID: "f", BootID: "b", WireVersion: 2, OldestWire: 1,
 			Version: "v1", PolicyRevision: "7-a", ManifestDigest: "d", Gateway: "a", PolicySigners: "s",
 			TopicDigests: map[string]string{"orders": "d"},
 			TopicFields:  map[string]map[string]string{"orders": {"writes": "local"}}, Incarnations: map[api.LogID]string{log: "i"}}),
@@ -59,10 +59,10 @@ func lanes() map[string]struct {
 			}},
 		"reply": {wire.MirrorReplyToProto(regions.MirrorReply{Cursor: regions.Cursor{Incarnation: "i", Epoch: epoch},
 			Refused: api.PolicySkew, Field: "f", Hint: "h"}),
-			func(m proto.Message) (any, error) { return wire.MirrorReplyFromProto(m.(*pb.MirrorResponse)), nil }},
+			func(m proto.Message) (any, error) { return wire.MirrorReplyFromProto(m.(*pb.MirrorResponse)) }},
 		"ack": {wire.AckToProto(api.Ack{ID: "x", Log: log, Region: "eu-west", Incarnation: "i", Epoch: epoch,
 			Durability: api.Disk1, PolicyRevision: "7-a", Position: "p1.x", Copies: []string{"eu-central"}, Drill: "d"}),
-			func(m proto.Message) (any, error) { return wire.PeerAck(m.(*pb.Ack)), nil }},
+			func(m proto.Message) (any, error) { return wire.PeerAck(m.(*pb.Ack)) }},
 		"refusal": {refusal.GetDetails()[0].ProtoReflect().Interface(), nil},
 	}
 }

@@ -42,6 +42,9 @@ func unmarshal(body []byte, m proto.Message, field protoreflect.Name, most int) 
 		}
 		rest = rest[size:]
 	}
+	if err := checkElements(body, m); err != nil {
+		return err
+	}
 	return proto.Unmarshal(body, m)
 }
 
@@ -110,10 +113,14 @@ func DecodeOutcomes(body []byte) ([]Numbered, error) {
 	for i, r := range m.GetOutcomes() {
 		outcomes[i] = Numbered{Number: r.GetNumber()}
 		if a := r.GetAck(); a != nil {
-			outcomes[i].Ack = PeerAck(a)
-			continue
+			if outcomes[i].Ack, outcomes[i].Err = PeerAck(a); outcomes[i].Err == nil {
+				continue
+			}
+			outcomes[i].Err = nil // nobody knows, as below
+		} else {
+			outcomes[i].Err = PeerStatus(r.GetError())
 		}
-		if outcomes[i].Err = PeerStatus(r.GetError()); outcomes[i].Err == nil {
+		if outcomes[i].Err == nil {
 			outcomes[i].Err = &api.Error{Code: api.OutcomeUnknown, Op: "publish", Hint: "send it again with the same id"}
 		}
 	}

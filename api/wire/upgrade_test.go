@@ -88,7 +88,7 @@ func versionOne() map[string]message {
 			}), forward},
 		"open":  {func() proto.Message { return wire.MirrorOpenToProto(open) }, reading(func() *pb.MirrorOpen { return &pb.MirrorOpen{} }, wire.MirrorOpenFromProto), open},
 		"batch": {func() proto.Message { return wire.MirrorBatchToProto(&batch) }, reading(func() *pb.MirrorBatch { return &pb.MirrorBatch{} }, wire.MirrorBatchFromProto), batch},
-		"reply": {func() proto.Message { return wire.MirrorReplyToProto(reply) }, reading(func() *pb.MirrorResponse { return &pb.MirrorResponse{} }, sure(wire.MirrorReplyFromProto)), reply},
+		"reply": {func() proto.Message { return wire.MirrorReplyToProto(reply) }, reading(func() *pb.MirrorResponse { return &pb.MirrorResponse{} }, wire.MirrorReplyFromProto), reply},
 		"ack":   {func() proto.Message { return wire.AckToProto(ack) }, reading(func() *pb.Ack { return &pb.Ack{} }, sure(wire.AckFromProto)), ack},
 	}
 }

@@ -94,10 +94,20 @@ func acks() []lie {
 		}}
 	}
 	return []lie{
-		ack("of another id", func(t *telling, a *api.Ack) { a.ID = "eu-west-1" }),
+		ack("of another id", func(*telling, *api.Ack) {}).with(func(t *telling) { // an honest ack has none
+			t.answersForwards(func(r *pb.ForwardResponse) {
+				if r.GetAck() != nil {
+					r.GetAck().Id = "eu-west-1"
+				}
+			})
+		}),
 		ack("of another log", func(t *telling, a *api.Ack) { a.Log.Slot = t.victim }),
 		ack("by another region", func(t *telling, a *api.Ack) { a.Region = t.victim }),
 		ack("without a sequence", func(_ *telling, a *api.Ack) { a.Sequence = 0 }),
+		ack("of a quorum that it has not", func(_ *telling, a *api.Ack) { a.Durability = api.Disk2of3 }),
+		ack("with the position of another log", func(t *telling, a *api.Ack) {
+			a.Position = api.EncodePosition([]api.Cursor{{Log: others()[0], Incarnation: "i", Epoch: api.StaticEpoch(west), Sequence: 1 << 40}})
+		}),
 		ack("with copies that nobody has", func(_ *telling, a *api.Ack) { a.Copies = honest() }),
 		ack("with texts that move the cursor", func(t *telling, a *api.Ack) {
 			a.Incarnation, a.PolicyRevision, a.Durability, a.Epoch.Issuer = t.word(), t.word(), api.Durability(t.word()), t.word()
@@ -128,6 +138,12 @@ func acks() []lie {
 // with has a lie told in another way.
 func (l lie) with(tell func(*telling)) lie {
 	l.tell = tell
+	return l
+}
+
+// silent says why a lie need not be counted.
+func (l lie) silent(why string) lie {
+	l.mute = why
 	return l
 }
 

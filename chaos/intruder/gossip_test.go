@@ -59,7 +59,7 @@ func gossips() []lie {
 					append([]byte{kindSuspect}, pack(pair{"Incarnation", 1 << 31}, pair{"Node", name}, pair{"From", name})...))
 			}
 			return all
-		}),
+		}).silent("a region that does not hear them says it, too"),
 		packet("others live elsewhere", "a region is where its name is", func(t *telling) (all [][]byte) {
 			for _, name := range []string{west, central, "mars", t.word(), strings.Repeat("n", 900)} {
 				all = append(all, append([]byte{kindAlive}, pack(pair{"Incarnation", 1 << 31}, pair{"Node", name}, pair{"Addr", net.IP{10, 0, 0, 1}}, pair{"Port", 7946}, pair{"Meta", []byte("m")}, pair{"Vsn", []byte{1, 5, 5, 0, 0, 0}})...))

@@ -62,7 +62,9 @@ func hellos() []lie {
 				h.Incarnations[fmt.Sprintf("t%d@home", i)] = "x"
 			}
 		}),
-		shown("incarnation of another's log", "only its home names a log", func(_ *telling, h *pb.PeerHello) { h.Incarnations = map[string]string{"catalog@home": "forged"} }),
+		{lane: "hello", name: "incarnation of another's log", rule: "only its home names a log", mute: "a home that has not heard of a move says it, too", tell: func(t *telling) {
+			t.hellosShown(func(_ *telling, h *pb.PeerHello) { h.Incarnations = map[string]string{"catalog@home": "forged"} })
+		}},
 		{lane: "hello", name: "serials of the far future", rule: "a serial is no reason to stop", mute: "a newer policy says it too", tell: func(t *telling) {
 			t.hellosShown(func(_ *telling, h *pb.PeerHello) {
 				h.PolicySerial, h.SignedPolicy, h.FencedPolicy = 1<<62, 1<<62, 1<<62

@@ -50,13 +50,14 @@ func (w *world) broken(format string, args ...any) {
 type mark struct {
 	refused map[string]float64
 	resting map[string]uint64 // bytes
+	process map[string]string // that counted
 }
 
 func (w *world) mark(ctx context.Context) mark {
-	m := mark{refused: map[string]float64{}, resting: map[string]uint64{}}
+	m := mark{refused: map[string]float64{}, resting: map[string]uint64{}, process: map[string]string{}}
 	for _, name := range honest() {
 		m.refused[name], _ = w.refused(ctx, name)
-		m.resting[name] = w.regions[name].rest()
+		m.resting[name], m.process[name] = w.regions[name].rest(), w.regions[name].proc("")
 	}
 	return m
 }
@@ -166,6 +167,9 @@ func (r *region) panicked() string {
 func (w *world) counted(ctx context.Context, before mark, name string) {
 	err := lab.Poll(ctx, countedIn, func() error {
 		n, err := w.refused(ctx, name)
+		if w.regions[name].proc("") != before.process[name] {
+			before.refused[name] = 0 // it was restarted
+		}
 		if err == nil && n <= before.refused[name] {
 			err = fmt.Errorf("%s has counted nothing against the liar", name)
 		}

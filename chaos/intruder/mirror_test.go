@@ -263,16 +263,26 @@ func (t *telling) streams() {
 	}
 }
 
+// mirrored has the honest regions mirror to the liar again, after what it said of its copies
+// before: whoever says another manifest is asked anew.
+func (t *telling) mirrored() {
+	for _, lie := range []func(*pb.PeerHello){func(h *pb.PeerHello) { h.ManifestDigest = fmt.Sprint("m", t.rng.Uint64()) }, nil} {
+		t.now(func(s *script) { s.hello = lie })
+		t.mesh.HelloChanged()
+		_ = lab.Pass(t.ctx, pace.Of(time.Second))
+	}
+}
+
 // targets are the lies of a region that keeps copies of others' logs.
 func targets() []lie {
 	reply := func(name string, change func(*telling, *regions.MirrorReply)) lie {
 		return lie{lane: "target", name: name, rule: "a copy ends where its log has been", tell: func(t *telling) {
+			t.mirrored()
 			t.now(func(s *script) { s.reply = func(r *regions.MirrorReply) { change(t, r) } })
 			t.after(func() { t.now(func(s *script) { s.reply = nil }) })
 			_ = lab.Pass(t.ctx, 2*pace.Of(time.Second)) // the honest regions mirror all the while
 		}}
 	}
-	muted := func(why string, l lie) lie { l.mute = why; return l }
 	return []lie{
 		reply("beyond the head", func(_ *telling, r *regions.MirrorReply) { r.Cursor.Sequence += 1 << 40 }),
 		reply("largest sequence", func(_ *telling, r *regions.MirrorReply) { r.Cursor.Sequence = math.MaxUint64 }),
@@ -290,10 +300,10 @@ func targets() []lie {
 		reply("refusal of a megabyte", func(_ *telling, r *regions.MirrorReply) {
 			r.Refused, r.Hint = api.StorageFull, strings.Repeat("h", 1<<20)
 		}),
-		muted("a copy that was set back says it, too", reply("a copy that shrinks", func(_ *telling, r *regions.MirrorReply) { r.Cursor.Sequence /= 2 })),
-		muted("a full disk says it, too", reply("wait for ever", func(_ *telling, r *regions.MirrorReply) {
+		reply("a copy that shrinks", func(_ *telling, r *regions.MirrorReply) { r.Cursor.Sequence /= 2 }).silent("a copy that was set back says it, too"),
+		reply("wait for ever", func(_ *telling, r *regions.MirrorReply) {
 			r.Refused, r.RetryAfter = api.StorageFull, math.MaxInt64
-		})),
-		muted("its clock may be wrong", reply("stamps of another record", func(_ *telling, r *regions.MirrorReply) { r.Cursor.Time = time.Unix(1, 0) })),
+		}).silent("a full disk says it, too"),
+		reply("stamps of another record", func(_ *telling, r *regions.MirrorReply) { r.Cursor.Time = time.Unix(1, 0) }).silent("its clock may be wrong"),
 	}
 }

@@ -120,6 +120,10 @@ func impossible(a api.Ack, id string) string {
 		return "copies name honest regions, where nothing of it is"
 	case a.Sequence == 0:
 		return "sequence is none"
+	case a.Durability != api.Disk1:
+		return "durability is one that the region has not"
+	case a.Position != "":
+		return "position is of another log"
 	}
 	for _, text := range []string{a.Incarnation, a.PolicyRevision, string(a.Durability), a.Epoch.String()} {
 		if raw(text) || len(text) > longest {

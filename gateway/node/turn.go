@@ -155,7 +155,7 @@ func (t *turn) openMirror(ctx context.Context) error {
 	t.source, err = mirror.NewSource(mirror.SourceConfig{
 		Self: t.cfg.Region, Federation: t.federation, HomeLogs: t.logs.allHomes, Relays: t.logs.relays, Shown: t.logs.shown, Confirmed: t.logs.confirmed, Link: t.mesh.Status, Enter: enter,
 		Movable: t.movable, TailKey: t.fabric.TailKey,
-		OpenMirror: t.mesh.OpenMirror, Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(), Hooks: t.seams.Hooks.Mirror,
+		OpenMirror: t.mesh.OpenMirror, Clock: t.seams.Clock, Pace: t.seams.Pace, Logger: t.logger, Metrics: t.admin.Mirror(), Refused: t.refused, Hooks: t.seams.Hooks.Mirror,
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -187,49 +188,66 @@ func (w *forwarder) receive(stream grpc.BidiStreamingClient[pb.ForwardRequest, p
 		if m.GetNumber() == 0 {
 			continue // the answer to a probe, or a receipt
 		}
-		ack, err := w.outcome(m)
-		w.finish(m.GetNumber(), ack, err)
+		w.answered(m)
 	}
 }
 
-// outcome reads an answer. One that says nothing is no ack.
-func (w *forwarder) outcome(m *pb.ForwardResponse) (api.Ack, error) {
+// errForged stands for an answer that no correct home gives.
+var errForged = errors.New("no home answers so")
+
+// answered tells what became of a record. An answer that no correct home gives is none, and is
+// counted against it.
+func (w *forwarder) answered(m *pb.ForwardResponse) {
+	fl, asked := w.remove(m.GetNumber())
+	ack, err := outcome(m)
+	if err == nil && fl != nil && ack.ID != "" && ack.ID != fl.forward.Record.ID {
+		err = errForged
+	}
+	if err == errForged || !asked {
+		w.peer.mesh.cfg.Refused.Add(w.peer.name, regions.LaneForward, regions.Malformed)
+		err = w.unknown("the home's answer is none that a region gives, and is not believed", nil)
+	}
+	if fl == nil {
+		return
+	}
+	ack.ID = fl.forward.Record.ID // it is left out on the wire
+	fl.done(ack, err)
+}
+
+// outcome reads an answer.
+func outcome(m *pb.ForwardResponse) (api.Ack, error) {
 	switch r := m.GetResult().(type) {
 	case *pb.ForwardResponse_Ack:
-		if r.Ack != nil {
-			return wire.PeerAck(r.Ack), nil
+		if ack, err := wire.PeerAck(r.Ack); r.Ack != nil && err == nil {
+			return ack, nil
 		}
 	case *pb.ForwardResponse_Error:
-		if err := wire.PeerStatus(r.Error); err != nil {
-			return api.Ack{}, err
+		if err := wire.ErrorFromStatus(r.Error); err != nil && api.IsWord(string(api.CodeOf(err)), maxCode) {
+			return api.Ack{}, wire.PeerStatus(r.Error)
 		}
 	}
-	return api.Ack{}, w.unknown("the home's answer says nothing", nil)
+	return api.Ack{}, errForged
 }
+
+const maxCode = 128 // bytes of an error's code
 
 func (w *forwarder) unknown(hint string, cause error) error {
 	return &api.Error{Code: api.OutcomeUnknown, Op: "forward", Region: w.peer.name, Err: cause, Hint: hint + ": send it again with the same id"}
 }
 
-func (w *forwarder) finish(number uint64, ack api.Ack, err error) {
-	if fl := w.remove(number); fl != nil {
-		if err == nil { // it is the record that was sent, whatever the home says
-			ack.ID = fl.forward.Record.ID
-		}
-		fl.done(ack, err)
-	}
-}
-
-// remove takes a flight out; nil if its outcome was told before.
-func (w *forwarder) remove(number uint64) *flight {
+// remove takes a flight out; nil if its outcome was told before. Not asked: no record of that
+// number was sent.
+func (w *forwarder) remove(number uint64) (fl *flight, asked bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	fl, ok := w.flights[number]
-	if !ok {
-		return nil
+	fl = w.flights[number]
+	switch {
+	case number > w.next || fl != nil && !fl.sent:
+		return nil, false
+	case fl != nil:
+		w.letGo(fl)
 	}
-	w.letGo(fl)
-	return fl
+	return fl, true
 }
 
 // letGo counts a flight no more; w.mu is held.

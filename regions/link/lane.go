@@ -19,6 +19,7 @@ import (
 
 	"domicile/api"
 	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
 	"domicile/regions"
 	"domicile/regions/identity"
 )
@@ -99,7 +100,7 @@ func (p *peerLink) openLane(ctx context.Context, plane Plane) (*lane, error) {
 			return l.broke, nil
 		}),
 		grpc.WithInitialWindowSize(httpWindow), grpc.WithInitialConnWindowSize(httpWindow), grpc.WithWriteBufferSize(writeBuffer),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec()), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(), grpc.WithNoProxy(), grpc.WithIdleTimeout(0),
 	}, p.mesh.calls...)...)
 	if err != nil {

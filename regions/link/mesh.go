@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"domicile/api"
-	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
 	"domicile/regions"
 	"domicile/regions/identity"
 )
@@ -96,10 +96,11 @@ func New(cfg Config) (*Mesh, error) {
 	accepts, calls := hooked(cfg.Hooks)
 	m.calls = calls
 	m.server = grpc.NewServer(append(accepts, grpc.Creds(laneCredentials{m}), grpc.ConnectionTimeout(cfg.Pace.Of(acceptTimeout)),
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.ForceServerCodecV2(wire.Codec()), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.InitialWindowSize(httpWindow), grpc.InitialConnWindowSize(httpWindow),
 		grpc.MaxConcurrentStreams(4096), grpc.WaitForHandlers(true))...)
-	pb.RegisterPeerServiceServer(m.server, &service{mesh: m})
+	s := &service{mesh: m}
+	m.server.RegisterService(s.described(), s)
 	return m, nil
 }
 

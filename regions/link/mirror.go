@@ -190,11 +190,18 @@ func (f *flow) receive() {
 			return
 		}
 		if !first && !f.answered() {
+			f.session.peer.mesh.cfg.Refused.Add(f.session.peer.name, regions.LaneMirror, regions.Malformed)
 			f.finish(errUnasked)
 			return
 		}
+		reply, err := wire.MirrorReplyFromProto(m)
+		if err != nil {
+			f.session.peer.lied(regions.LaneMirror, err)
+			f.finish(err)
+			return
+		}
 		select {
-		case f.replies <- wire.MirrorReplyFromProto(m):
+		case f.replies <- reply:
 		case <-f.ctx.Done():
 		}
 	}
@@ -286,10 +293,13 @@ func (s *service) Mirror(stream grpc.BidiStreamingServer[pb.MirrorRequest, pb.Mi
 	}
 	first, err := stream.Recv()
 	if err != nil {
+		p.garbled(regions.LaneMirror, err)
 		return err
 	}
 	if first.GetOpen() == nil {
-		return wire.GRPCError(&api.Error{Code: api.BadRequest, Op: "mirror", Field: "open", Hint: "a flow begins with an open"})
+		err := &api.Error{Code: api.BadRequest, Op: "mirror", Field: "open", Hint: "a flow begins with an open"}
+		p.lied(regions.LaneMirror, err)
+		return wire.GRPCError(err)
 	}
 	open, err := wire.MirrorOpenFromProto(first.GetOpen())
 	if err != nil {

@@ -80,8 +80,14 @@ func (l *lane) fetch(ctx context.Context, serial int64) ([]byte, error) {
 
 // Policy hands out a part of the region's signed policy.
 func (s *service) Policy(ctx context.Context, req *pb.PolicyRequest) (*pb.PolicyResponse, error) {
-	if _, _, err := s.caller(ctx, "policy", Control); err != nil {
+	_, p, err := s.caller(ctx, "policy", Control)
+	if err != nil {
 		return nil, err
+	}
+	if req.GetSerial() <= 0 || req.GetOffset() > maxPolicy {
+		err := &api.Error{Code: api.BadRequest, Op: "hand out policy", Field: "serial", Hint: "no policy has such a serial or such a part"}
+		p.lied(regions.LanePolicy, err)
+		return nil, wire.GRPCError(err)
 	}
 	var data []byte
 	if s.mesh.cfg.Policies != nil {

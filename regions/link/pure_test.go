@@ -201,7 +201,6 @@ func TestRT3_WindowIsHalfASecondOfTheMeasuredRate(t *testing.T) {
 
 // RA1: only an answer that says "acked" is an ack; one that says nothing is unknown.
 func TestRA1_AnAnswerThatSaysNothingIsNoAck(t *testing.T) {
-	w := newForwarder(&peerLink{name: "eu-west"})
 	full := wire.StatusFromError(&api.Error{Code: api.StorageFull})
 	for _, c := range []struct {
 		answer *pb.ForwardResponse
@@ -213,8 +212,10 @@ func TestRA1_AnAnswerThatSaysNothingIsNoAck(t *testing.T) {
 		{&pb.ForwardResponse{Result: &pb.ForwardResponse_Error{Error: &status.Status{}}}, api.OutcomeUnknown},
 		{&pb.ForwardResponse{Result: &pb.ForwardResponse_Ack{}}, api.OutcomeUnknown},
 		{&pb.ForwardResponse{}, api.OutcomeUnknown},
+		{&pb.ForwardResponse{Result: &pb.ForwardResponse_Ack{Ack: &pb.Ack{Incarnation: "\x1b[2J"}}}, api.OutcomeUnknown},
+		{&pb.ForwardResponse{Result: &pb.ForwardResponse_Error{Error: wire.StatusFromError(&api.Error{Code: "\x1b[2J"})}}, api.OutcomeUnknown},
 	} {
-		if _, err := w.outcome(c.answer); api.CodeOf(err) != c.code {
+		if _, err := outcome(c.answer); api.CodeOf(err) != c.code {
 			t.Errorf("%v: %v", c.answer, err)
 		}
 	}

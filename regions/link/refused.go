@@ -1,12 +1,16 @@
 package link
 
 import (
+	"context"
 	"errors"
+	"slices"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"domicile/api"
+	pb "domicile/api/domicile/v1"
 	"domicile/regions"
 )
 
@@ -45,4 +49,31 @@ func (p *peerLink) garbled(lane regions.Lane, received error) {
 	case codes.ResourceExhausted:
 		p.mesh.cfg.Refused.Add(p.name, lane, regions.TooLarge)
 	}
+}
+
+// unary are the lanes of the calls that are one message.
+func unary() map[string]regions.Lane {
+	return map[string]regions.Lane{"Hello": regions.LaneHello, "Policy": regions.LanePolicy}
+}
+
+// described is the service as it is, but that a call whose message can't be read is counted, too:
+// gRPC answers that before anything of the service's is called.
+func (s *service) described() *grpc.ServiceDesc {
+	d := pb.PeerService_ServiceDesc
+	d.Methods = slices.Clone(d.Methods)
+	for i := range d.Methods {
+		handle, lane := d.Methods[i].Handler, unary()[d.Methods[i].MethodName]
+		d.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, between grpc.UnaryServerInterceptor) (any, error) {
+			return handle(srv, ctx, func(m any) error {
+				err := decode(m)
+				if err != nil {
+					if _, p, unknown := s.caller(ctx, "read message"); unknown == nil {
+						p.garbled(lane, err)
+					}
+				}
+				return err
+			}, between)
+		}
+	}
+	return &d
 }
