@@ -3,12 +3,14 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"domicile/api"
+	"domicile/gateway"
 	"domicile/regions"
 )
 
@@ -156,5 +158,69 @@ func TestRA1_AnAckThatDoesNotFitIsNoAck(t *testing.T) {
 	us.Config.Links = lying{us.links}
 	if _, err := r.publish("us-east", order("eu")); api.CodeOf(err) != api.OutcomeUnknown {
 		t.Errorf("got %v", err)
+	}
+}
+
+// An ack of another region's that can't be so is not believed: nobody knows what became of the
+// record, and it counts against the region, unless that goes by another manifest.
+func TestFA_AnAckThatCanNotBeSoIsNotBelieved(t *testing.T) {
+	refused := regions.NewPeerRefusals(regions.NewSteadyClock(), slog.New(slog.DiscardHandler))
+	r := newRig(t, func(c *gateway.Config) { c.Refused = refused })
+	us := r.region["us-east"]
+	if ack := r.must("us-east", order("eu")); ack.Region != "eu-west" || ack.Durability != api.Disk1 || ack.Position == "" {
+		t.Fatalf("an honest ack: %+v", ack)
+	}
+	lie := func(field string, change func(*api.Ack)) {
+		t.Helper()
+		us.links.lie = change
+		_, err := r.publish("us-east", order("eu"))
+		var e *api.Error
+		if !errors.As(err, &e) || e.Code != api.OutcomeUnknown || e.Field != field || e.Log != logID(t, "orders@eu-west") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	lies := map[string][]func(*api.Ack){
+		"ack.id":              {func(a *api.Ack) { a.ID = "another" }},
+		"ack.log":             {func(a *api.Ack) { a.Log.Slot = "us-east" }},
+		"ack.region":          {func(a *api.Ack) { a.Region = "us-east" }},
+		"ack.sequence":        {func(a *api.Ack) { a.Sequence = 0 }},
+		"ack.incarnation":     {func(a *api.Ack) { a.Incarnation = "" }, func(a *api.Ack) { a.Incarnation = "a b" }, func(a *api.Ack) { a.Incarnation = strings.Repeat("i", 200) }},
+		"ack.epoch":           {func(a *api.Ack) { a.Epoch.Issuer = "a b" }},
+		"ack.policy_revision": {func(a *api.Ack) { a.PolicyRevision = "a b" }},
+		"ack.durability":      {func(a *api.Ack) { a.Durability = api.Disk2of3 }, func(a *api.Ack) { a.Durability = api.OS1 }, func(a *api.Ack) { a.Durability = "moon" }},
+		"ack.copies":          {func(a *api.Ack) { a.Copies = []string{"us-east"} }},
+		"ack.position":        {func(a *api.Ack) { a.Position = "p1.x" }, func(a *api.Ack) { a.Sequence++ }},
+	}
+	n := uint64(0)
+	for field, changes := range lies {
+		for _, change := range changes {
+			lie(field, change)
+			n++
+		}
+	}
+	if got := refused.Totals(); len(got) != 1 || got[0].Count != n || got[0].Peer != "eu-west" || got[0].Lane != regions.LaneForward || got[0].Reason != regions.Impossible {
+		t.Errorf("%d lies, counted %+v", n, got)
+	}
+	us.links.hello = r.hello(r.federation)
+	us.links.hello.ManifestDigest = "another"
+	lie("ack.durability", func(a *api.Ack) { a.Durability = api.Disk2of3 })
+	if got := refused.Totals(); got[0].Count != n {
+		t.Errorf("counted though the manifests differ: %+v", got)
+	}
+	us.links.lie = nil
+	r.must("us-east", order("eu"))
+}
+
+// Tags that no admission lets through are no honest region's.
+func TestFA_TagsThatNoDoorLetsThroughCount(t *testing.T) {
+	refused := regions.NewPeerRefusals(regions.NewSteadyClock(), slog.New(slog.DiscardHandler))
+	r := newRig(t, func(c *gateway.Config) { c.Refused = refused })
+	for i, tags := range [][]api.Tag{{{Name: "a", Value: "x"}, {Name: "a", Value: "y"}}, make([]api.Tag, 10_000)} {
+		if _, err := forwarded(t, r, func(f *regions.Forward) { f.Record.Tags = append(f.Record.Tags, tags...) }); api.CodeOf(err) != api.BadTag {
+			t.Errorf("%d: %v", i, err)
+		}
+		if got := refused.Totals(); len(got) != 1 || got[0].Count != uint64(i+1) || got[0].Reason != regions.Malformed {
+			t.Errorf("%d: counted %+v", i, got)
+		}
 	}
 }

@@ -232,3 +232,63 @@ func TestFA5_WhatLayWhereItMayNotIsKeptOutAndCounted(t *testing.T) {
 		t.Errorf("%+v", reply)
 	}
 }
+
+// What is sent on one stream is a chain, whatever became of the copy meanwhile: what does not follow
+// is no region's that is whole.
+func TestFA_WhatDoesNotFollowOnItsStreamCounts(t *testing.T) {
+	for name, second := range map[string]uint64{"again": 1, "a hole": 4, "far beyond": 1 << 49} {
+		r := newRig(t)
+		sink, _ := r.target.OpenMirror(t.Context(), "eu-west", regions.MirrorOpen{Log: orders, Incarnation: "inc-1", Epoch: api.StaticEpoch("eu-west"), Head: 100, Digest: r.fed.TopicDigest("orders")})
+		batch := func(sequence uint64) regions.MirrorBatch {
+			return regions.MirrorBatch{Incarnation: "inc-1", Serial: 1, Revision: "1-a", Items: []regions.Item{order(sequence)}}
+		}
+		if reply := sink.Apply(t.Context(), batch(1)); reply.Refused != "" || r.refusedFor(regions.Malformed) != 0 {
+			t.Errorf("%s: the first: %+v", name, reply)
+		}
+		if reply := sink.Apply(t.Context(), batch(second)); reply.Refused != api.BadRequest || r.refusedFor(regions.Malformed) != 1 {
+			t.Errorf("%s: %+v, counted %d", name, reply, r.refusedFor(regions.Malformed))
+		}
+		if reply := sink.Apply(t.Context(), batch(2)); reply.Refused == "" || r.refusedFor(regions.Malformed) != 1 {
+			t.Errorf("%s: what was on its way behind it: %+v, counted %d", name, reply, r.refusedFor(regions.Malformed))
+		}
+		sink.Close()
+	}
+}
+
+// Only its home speaks of a log that does not move; under another manifest it may be right.
+func TestFA_WhoSpeaksOfAnothersLogCounts(t *testing.T) {
+	theirs := api.LogID{Tenant: api.DefaultTenant, Topic: "orders", Slot: "us-east"}
+	for name, c := range map[string]struct {
+		log   api.LogID
+		epoch string
+		lie   bool
+	}{
+		"its own":               {orders, "eu-west", false},
+		"its own, other epoch":  {orders, "us-east", true},
+		"another's":             {theirs, "us-east", true},
+		"one that is not there": {api.LogID{Tenant: api.DefaultTenant, Topic: "nothing", Slot: "x"}, "x", false},
+	} {
+		r := newRig(t)
+		says := func() {
+			epoch := api.StaticEpoch(c.epoch)
+			r.target.Watermarks("eu-west", regions.Watermarks{Issued: start, Instant: start, All: true, Logs: []regions.LogMark{
+				{Log: c.log, Incarnation: "inc-1", Epoch: epoch, Term: 1, Digest: r.fed.TopicDigest("orders")}}})
+			r.target.HearTail("eu-west", regions.TailList{Log: c.log, Incarnation: "inc-1", Epoch: epoch})
+			if sink, _ := r.target.OpenMirror(t.Context(), "eu-west", regions.MirrorOpen{Log: c.log, Incarnation: "inc-1", Epoch: epoch, Digest: r.fed.TopicDigest("orders")}); sink != nil {
+				sink.Close()
+			}
+		}
+		says()
+		want := int64(0)
+		if c.lie {
+			want = 3
+		}
+		if got := r.refusedFor(regions.NotTheirs); got != want {
+			t.Errorf("%s: counted %d, want %d", name, got, want)
+		}
+		r.wire.hello = &regions.Hello{ManifestDigest: "another"}
+		if says(); r.refusedFor(regions.NotTheirs) != want {
+			t.Errorf("%s: counted %d under another manifest, want %d", name, r.refusedFor(regions.NotTheirs), want)
+		}
+	}
+}

@@ -2,6 +2,8 @@ package mirror
 
 import (
 	"errors"
+	"log/slog"
+	"math"
 	"testing"
 	"time"
 
@@ -48,7 +50,8 @@ func TestParkGoesOnWhenTheHeadHasMovedMeanwhile(t *testing.T) {
 
 // A reply confirms at most what was sent: retention believes it.
 func TestAReplyBeyondWhatWasSentEndsTheSession(t *testing.T) {
-	s := &Source{cfg: SourceConfig{Clock: regions.NewManualClock(time.Unix(0, 0)), Metrics: NoMetrics{}, Confirmed: func(api.LogID, string, regions.Cursor) {}}}
+	refused := regions.NewPeerRefusals(regions.NewManualClock(time.Unix(0, 0)), slog.New(slog.DiscardHandler))
+	s := &Source{cfg: SourceConfig{Refused: refused, Logger: slog.New(slog.DiscardHandler), Clock: regions.NewManualClock(time.Unix(0, 0)), Metrics: NoMetrics{}, Confirmed: func(api.LogID, string, regions.Cursor) {}}}
 	at := func(n uint64) regions.Cursor { return regions.Cursor{Sequence: n, Ledger: regions.Ledger{Mirrored: n}} }
 	for _, c := range []struct {
 		inflight []sent
@@ -67,6 +70,18 @@ func TestAReplyBeyondWhatWasSentEndsTheSession(t *testing.T) {
 			t.Errorf("%d in flight, %d confirmed: %v", len(c.inflight), c.confirms, err)
 		}
 		p.dog.stop()
+	}
+	f := &flow{source: s, log: &headLog{head: 20}, cursor: at(10), target: "us-east"}
+	p := &pump{flow: f, dog: newWatchdog(time.Hour, func(error) {})}
+	defer p.dog.stop()
+	before := len(refused.Totals())
+	for i, l := range []regions.Ledger{{Mirrored: 9}, {Mirrored: math.MaxUint64, Withheld: 11}} { // the second overflows to 10
+		if err := p.confirm(regions.Cursor{Sequence: 10, Ledger: l}); err == nil {
+			t.Errorf("a ledger of %+v is believed", l)
+		}
+		if got := refused.Totals(); len(got) != before+1 || got[len(got)-1].Count != uint64(i+1) {
+			t.Errorf("counted %+v", got)
+		}
 	}
 }
 

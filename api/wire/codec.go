@@ -7,12 +7,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"domicile/api"
+	"domicile/regions"
 )
 
 // maxElements bounds the parts of one message: its messages within and its repeated values. An
 // empty one takes two bytes on the wire and hundreds once it is read, so they are counted before
-// anything is made of them. The largest hello of an honest region has about as many.
-const maxElements = 1 << 18
+// anything is made of them. The largest batch of records with the most headers and tags has fewer.
+const maxElements = regions.MaxBatchRecords * 2 * api.MaxHeaders
 
 // Codec is gRPC's own for messages, but that one of too many parts can't be read.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }

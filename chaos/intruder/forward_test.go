@@ -120,6 +120,8 @@ func acks() []lie {
 		}),
 		ack("that nobody asked for", func(*telling, *api.Ack) {}).with(func(t *telling) {
 			t.answersForwards(func(r *pb.ForwardResponse) { r.Number += 1 << 40 })
+			t.now(func(s *script) { s.sent = nil })
+			_ = lab.Pass(t.ctx, patience) // nobody waits for an answer any more
 		}),
 		ack("that says nothing", func(*telling, *api.Ack) {}).with(func(t *telling) {
 			t.answersForwards(func(r *pb.ForwardResponse) { r.Result = nil })

@@ -33,6 +33,9 @@ type trade struct {
 // every is the pause of a producer between two records.
 const every = 15 * time.Millisecond
 
+// patience is how long a producer waits for the liar's answer.
+const patience = time.Second
+
 func begin(t *testing.T, w *world) *trade {
 	p := &trade{world: w, latest: map[string]time.Time{}, told: map[string]string{}}
 	p.ctx, p.stop = context.WithCancel(context.WithoutCancel(t.Context()))
@@ -97,7 +100,7 @@ func (p *trade) produceAbroad(name string) {
 	for i := 0; p.ctx.Err() == nil; i++ {
 		r := goods(name, 0)
 		r.ID, r.Tags[1].Value = fmt.Sprintf("abroad-%s-%d", name, i), "us"
-		ack, err := p.publish(name, r, 3*time.Second)
+		ack, err := p.publish(name, r, patience)
 		if err == nil {
 			if wrong := impossible(ack, r.ID); wrong != "" {
 				p.mu.Lock()

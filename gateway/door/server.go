@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"domicile/api"
+	"domicile/api/wire"
 	pb "domicile/api/domicile/v1"
 	"domicile/gateway"
 	"domicile/regions"
@@ -91,7 +92,7 @@ func New(c Config) (*Server, error) {
 	s.draining, s.drain = context.WithCancel(context.Background())
 	options := []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
-		grpc.WaitForHandlers(true), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(streamsPerConnection),
+		grpc.WaitForHandlers(true), grpc.ForceServerCodecV2(wire.Codec()), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(streamsPerConnection),
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connectionWindow), grpc.ConnectionTimeout(10 * time.Second),
 		// A client that vanished without a word gives its streams back within a minute.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 15 * time.Second}),
