@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "domicile/api/domicile/v1"
 	"domicile/regions/link"
@@ -76,18 +78,28 @@ func (t *telling) noise(plane link.Plane, method string, times int) {
 }
 
 // repeats says one message of nearly the most that a lane takes, of elements that hold nothing,
-// three times at once.
+// three times at once. The liar's own mesh dials anew meanwhile and may end the lane before
+// anybody has read it: then it is said again.
 func (t *telling) repeats(plane link.Plane, method string, field, unit []byte) {
 	body := bytes.Repeat(unit, (8<<20-64<<10)/len(unit))
 	message := append(binary.AppendUvarint(field, uint64(len(body))), body...)
-	a, err := t.lane(t.ctx, t.victim, plane)
-	if err == nil {
-		defer a.close()
-		err = t.greet(t.ctx, a)
+	for t.ctx.Err() == nil {
+		err := t.sends(plane, method, message)
+		if t.hears(err); status.Code(err) != codes.Unavailable {
+			return
+		}
 	}
+}
+
+// sends says a message on three streams of one lane, and answers how the last of them ended.
+func (t *telling) sends(plane link.Plane, method string, message []byte) error {
+	a, err := t.lane(t.ctx, t.victim, plane)
 	if err != nil {
-		t.hears(err)
-		return
+		return err
+	}
+	defer a.close()
+	if err := t.greet(t.ctx, a); err != nil {
+		return err
 	}
 	var open []grpc.ClientStream
 	for range 3 {
@@ -105,8 +117,8 @@ func (t *telling) repeats(plane link.Plane, method string, field, unit []byte) {
 			var answer []byte
 			err = s.RecvMsg(&answer)
 		}
-		t.hears(err)
 	}
+	return err
 }
 
 func (t *telling) serverNames() {
