@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -393,4 +394,48 @@ func TestR14i_AGateOnlyTakesAway(t *testing.T) {
 			t.Fatalf("%d of %d flows pass after healing", len(now), len(all))
 		}
 	})
+}
+
+// An answer to what was not sent yet, or never, is no answer and counts; one to what was given up
+// may be late. What is not believed is unknown.
+func TestFA_OnlyWhatWasSentIsAnswered(t *testing.T) {
+	refused := regions.NewPeerRefusals(regions.NewManualClock(start), slog.New(slog.DiscardHandler))
+	w := newForwarder(&peerLink{name: "eu-west", beat: time.Second, mesh: &Mesh{cfg: Config{Refused: refused}}})
+	told := map[string]error{}
+	submit := func(id string) {
+		w.submit(regions.Forward{Record: api.Record{ID: id, Topic: "orders"}, Deadline: start.Add(time.Minute)}, func(a api.Ack, err error) {
+			if _, twice := told[id]; twice || err == nil && a.ID != id {
+				t.Errorf("%s: told %+v, %v", id, a, err)
+			}
+			told[id] = err
+		})
+	}
+	answer := func(number uint64, id string, counted uint64) {
+		t.Helper()
+		w.answered(&pb.ForwardResponse{Number: number, Result: &pb.ForwardResponse_Ack{Ack: &pb.Ack{Id: id}}})
+		var n uint64
+		for _, r := range refused.Totals() {
+			n += r.Count
+		}
+		if n != counted {
+			t.Errorf("answer to %d: counted %d, want %d", number, n, counted)
+		}
+	}
+	submit("a")
+	answer(1, "", 1) // it has not left
+	answer(2, "", 2)
+	if len(told) > 0 {
+		t.Fatalf("told %v", told)
+	}
+	if fl := w.take(start); fl == nil || fl.number != 1 {
+		t.Fatal("it is not sent any more")
+	}
+	answer(1, "", 2)
+	answer(1, "", 2) // late
+	submit("b")
+	w.take(start)
+	answer(2, "another", 3)
+	if told["a"] != nil || api.CodeOf(told["b"]) != api.OutcomeUnknown {
+		t.Errorf("told %v", told)
+	}
 }
