@@ -142,7 +142,7 @@ func (h *hole) Status(peer string) (regions.LinkStatus, bool) {
 
 func (h *hole) Forward(peer string, f regions.Forward, done func(api.Ack, error)) {
 	answer := func() {
-		done(api.Ack{ID: f.Record.ID, Topic: f.Log.Topic, Log: f.Log, Region: peer, Sequence: 1, Durability: api.Disk1}, nil)
+		done(api.Ack{ID: f.Record.ID, Topic: f.Log.Topic, Log: f.Log, Region: peer, Incarnation: "i", Sequence: 1, Durability: api.Disk1}, nil)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
