@@ -299,7 +299,7 @@ func TestRA5_OneLogPerID(t *testing.T) {
 			case !told:
 				p.done(api.Ack{}, &api.Error{Code: api.OutcomeUnknown})
 			case p.arrived:
-				p.done(api.Ack{ID: p.f.Record.ID, Log: p.f.Log, Region: p.peer, Sequence: 1}, nil)
+				p.done(api.Ack{ID: p.f.Record.ID, Log: p.f.Log, Region: p.peer, Incarnation: "i", Sequence: 1, Durability: api.Disk1}, nil)
 			default:
 				p.done(api.Ack{}, &api.Error{Code: api.Overloaded})
 			}
