@@ -155,11 +155,11 @@ func (c *copied) distrust(peer string, lane regions.Lane, e *api.Error) regions.
 }
 
 // claims reports and counts a peer that speaks as the home of a log that is another region's, or in
-// an epoch that it never had. Of a log that may move it may only be late to hear of that, and under
+// an epoch that it never had. Of a log that may move, or has, it may only be late to hear of that, and under
 // another manifest it may be right.
 func (t *Target) claims(peer string, lane regions.Lane, id api.LogID, epoch api.Epoch) bool {
 	home, at, ok := t.cfg.Federation.Home(id)
-	if !ok || home == peer && epoch == at || t.moves(id) || t.otherMap(peer) {
+	if !ok || home == peer && epoch == at || t.moves(id) || at != api.StaticEpoch(home) || t.otherMap(peer) {
 		return false
 	}
 	t.cfg.Refused.Add(peer, lane, regions.NotTheirs)
