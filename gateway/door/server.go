@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"domicile/api"
-	"domicile/api/wire"
 	pb "domicile/api/domicile/v1"
+	"domicile/api/wire"
 	"domicile/gateway"
 	"domicile/regions"
 	"domicile/regions/identity"
