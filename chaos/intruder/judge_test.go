@@ -25,7 +25,7 @@ import (
 const (
 	refusedTotal = "domicile_peer_refused_total" // by peer, lane and reason
 	soon         = 15 * time.Second              // until the honest regions are well again, on a busy machine
-	countedIn    = time.Second                   // it is counted before it is answered
+	countedIn    = 10 * time.Second              // at once, but on a busy machine a lie may take a while to be heard
 	slack        = time.Second                   // a copy may be behind: what stands still is seen at one of the next lies
 	longest      = 256                           // bytes of a liar's text in an answer
 	memory       = 256 << 20                     // bytes that a lie may cost a process for a moment
