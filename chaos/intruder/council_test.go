@@ -106,6 +106,9 @@ func councils() []lie {
 		say("abort", parties, func(_ *telling, l placement.Log) placement.Command {
 			return placement.Command{Verb: placement.Abort, Log: l.Incarnation, Expect: l.Epoch, Op: "op"}
 		})
+		if as == traitor {
+			lies[len(lies)-1].mute = "of a move that has ended one that took part in it says it, too"
+		}
 		say("opened", home, func(_ *telling, l placement.Log) placement.Command {
 			return placement.Command{Verb: placement.Opened, Log: l.Incarnation, Expect: l.Epoch, Point: &placement.Point{End: 1}}
 		})
@@ -149,7 +152,7 @@ func chambers(home string) []lie {
 			}
 		}),
 		rawly("random frames", "no frame ends a process", (*telling).randomFrames),
-		rawly("random frames of voters", "no frame ends a process", (*telling).randomVotes),
+		{lane: "council", name: "random frames of voters", rule: "no frame ends a process", mute: "raft ends the line, and does not say whose", tell: (*telling).randomVotes},
 		rawly("frames of 4 GiB", "what is claimed is not believed", func(t *telling) {
 			c, err := t.council.Dial(t.ctx, t.victim)
 			if err == nil {

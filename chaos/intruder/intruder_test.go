@@ -203,7 +203,7 @@ func TestFA_AThousandOfEachLane(t *testing.T) {
 				before := w.mark(inner.Context())
 				q := w.tells(inner, lies[i], i, n)
 				if n%25 == 24 || n == times-1 {
-					w.check(inner.Context(), before, time.Now(), "")
+					w.check(inner.Context(), before, time.Now())
 				}
 				w.undone(q)
 				for _, f := range w.take() {

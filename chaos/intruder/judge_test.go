@@ -101,7 +101,7 @@ func (r *region) size(field string) uint64 {
 }
 
 // check judges the honest regions after a lie about one of them.
-func (w *world) check(ctx context.Context, before mark, since time.Time, counted string) {
+func (w *world) check(ctx context.Context, before mark, since time.Time, counted ...string) {
 	w.alive()
 	if w.loss {
 		return
@@ -132,7 +132,7 @@ func (w *world) check(ctx context.Context, before mark, since time.Time, counted
 		}
 		w.printable(ctx, name)
 	}
-	if counted != "" {
+	if len(counted) > 0 {
 		w.counted(ctx, before, counted)
 	}
 }
@@ -163,17 +163,23 @@ func (r *region) panicked() string {
 	return fmt.Sprintf("%.300s", text[at:])
 }
 
-// counted: the lie is under the liar's name, in the metrics of the region it was told.
-func (w *world) counted(ctx context.Context, before mark, name string) {
+// counted: the lie is under the liar's name, in the metrics of one of the regions named.
+func (w *world) counted(ctx context.Context, before mark, names []string) {
 	err := lab.Poll(ctx, countedIn, func() error {
-		n, err := w.refused(ctx, name)
-		if w.regions[name].proc("") != before.process[name] {
-			before.refused[name] = 0 // it was restarted
+		unheard := fmt.Errorf("%s counted nothing against the liar", strings.Join(names, " and "))
+		for _, name := range names {
+			n, err := w.refused(ctx, name)
+			if err != nil {
+				return err
+			}
+			if w.regions[name].proc("") != before.process[name] {
+				before.refused[name] = 0 // it was restarted
+			}
+			if n > before.refused[name] {
+				unheard = nil
+			}
 		}
-		if err == nil && n <= before.refused[name] {
-			err = fmt.Errorf("%s has counted nothing against the liar", name)
-		}
-		return err
+		return unheard
 	})
 	if err != nil {
 		w.found("%v", err)

@@ -133,11 +133,14 @@ func (w *world) say(t *testing.T, l lie, number int, seed uint64) []string {
 	before, since := w.mark(t.Context()), time.Now()
 	q := w.tells(t, l, number, seed)
 	told := time.Since(since)
-	counted := q.victim
-	if l.mute != "" {
-		counted = ""
+	counted := []string{q.victim}
+	switch {
+	case l.mute != "":
+		counted = nil
+	case l.lane == "council":
+		counted = honest() // its leader judges, wherever it was told
 	}
-	w.check(t.Context(), before, time.Now(), counted)
+	w.check(t.Context(), before, time.Now(), counted...)
 	w.undone(q)
 	t.Logf("%-55s to %-10s %5.2f s, judged %5.2f s; %s", l, q.victim, told.Seconds(), (time.Since(since) - told).Seconds(), q.heard)
 	return w.take()
