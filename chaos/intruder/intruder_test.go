@@ -85,7 +85,7 @@ func TestFA_SchedulesOfLies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes: not with -short")
 	}
-	first, times := uint64(1), number(t, "DOMICILE_INTRUDER_SEEDS", 5)
+	first, times := uint64(1), number(t, "DOMICILE_INTRUDER_SEEDS", 2)
 	if os.Getenv("DOMICILE_CHAOS_SEED") != "" {
 		first, times = number(t, "DOMICILE_CHAOS_SEED", 1), 1
 	}
