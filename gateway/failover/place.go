@@ -74,7 +74,7 @@ func declares(f *regions.Federation, c *placement.Command) error {
 				continue
 			}
 			if first, _ := f.FirstHome(id); first != c.Home {
-				return &api.Error{Code: api.PermissionDenied, Op: "declare log", Topic: name, Region: first, Field: "home", Value: c.Home,
+				return &api.Error{Code: api.PlacementRefused, Op: "declare log", Topic: name, Region: first, Field: "home", Value: c.Home,
 					Hint: "the leader's federation.yaml puts the log in " + first + ": bring the files to one state"}
 			}
 			return nil

@@ -112,7 +112,7 @@ func TestFA2_OnlyTheManifestsHomeDeclares(t *testing.T) {
 	if err := declare("eu-west", own); err != nil {
 		t.Error("its home:", err)
 	}
-	wants(t, declare("us-east", own), api.PermissionDenied, "puts the log in eu-west")
+	wants(t, declare("us-east", own), api.PlacementRefused, "puts the log in eu-west") // a file that differs says so, too: no lie
 	fixed := address(o.Federation, api.LogID{Tenant: api.DefaultTenant, Topic: "fixed", Slot: "us-east"})
 	for _, other := range []string{"", "made up", fixed} {
 		wants(t, declare("us-east", other), api.PlacementRefused, "names no such log")

@@ -26,6 +26,9 @@ type Reading struct {
 	Up   time.Duration `json:"up"`
 	// Against is by how many peers the clock was contradicted that have not agreed since.
 	Against int `json:"against,omitempty"`
+	// Guessed: the clock was ahead of At over a boot of the machine, and how long that took
+	// nobody counted. It may be right.
+	Guessed bool `json:"guessed,omitempty"`
 }
 
 // Peer is another region's clock as it was measured on a link.

@@ -218,7 +218,9 @@ func (f *Follower) take(conn net.Conn, voter string, shown *founding) error {
 		return err
 	}
 	if err := f.doubt(d, shown); err != nil {
-		f.cfg.Refused.Add(voter, regions.LaneAuthority, regions.NotTheirs)
+		if shown != nil { // without one it may be an older program
+			f.cfg.Refused.Add(voter, regions.LaneAuthority, regions.NotTheirs)
+		}
 		return err
 	}
 	f.mu.Lock()

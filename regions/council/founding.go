@@ -139,6 +139,11 @@ func (v *Voter) doubt(h hello) error {
 	if h.Generation < 2 || h.Generation < v.greeting().Generation {
 		return nil
 	}
+	if own, f := v.founded(), h.Founding; own != nil && f != nil && own.Authority != h.Authority &&
+		own.Region == f.Region && own.Before == f.Before && own.Generation == f.Generation && own.Version == f.Version {
+		return &api.Error{Code: api.PermissionDenied, Op: "found authority", Field: "founding", Value: h.Authority,
+			Hint: "what people agreed to stands for the authority of this voter already"}
+	}
 	return h.Founding.proves(h.Authority, h.Generation, v.cfg.Identity, v.cfg.MayFound)
 }
 

@@ -17,7 +17,7 @@ const (
 	maxRequest = 512 << 10 // a command, in base 64, and what is around it
 	maxAnswer  = 64 << 20  // a whole state
 	maxFault   = 512       // of one text
-	maxObjects = 250_000   // of a frame: those of ten thousand logs and of what was retired
+	maxObjects = 1 << 20   // of a frame: as many as a state of its largest size has
 )
 
 // What a correct node never sends, unlike a connection that ends.

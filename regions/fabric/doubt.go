@@ -12,7 +12,8 @@ import (
 // The run mark holds what the clocks read when the store last ran, so that a node that is
 // started with a wrong clock notices. While the clock is in doubt nothing goes by age, and
 // stamps go on from there at the pace of the boot clock: whichever clock was wrong, they are
-// in order, and none is later than it really is.
+// in order. Over a boot nobody knows how long it took, and a clock that is ahead may be right:
+// a solo store stamps by it.
 
 // unsure are stamps that were given in doubt. They may be too early, by the length of a stop
 // that nobody counted, but not later than Ended.
@@ -85,6 +86,7 @@ func (f *Fabric) Believe() clock.Verdict {
 	v := clock.Judge(&e)
 	given := e.Now.At.Add(time.Duration(b.off.Load()) + time.Second) // no stamp so far is later
 	e.Now.At, e.Now.Against = e.Now.At.Add(v.Off), v.Against
+	e.Now.Guessed = v.Off < 0 && (b.last.Guessed || b.last.Boot != e.Now.Boot)
 	switch {
 	case !v.Doubt:
 		b.end(given, e.Now.At)
@@ -101,6 +103,12 @@ func (f *Fabric) Believe() clock.Verdict {
 		f.tell(v)
 	}
 	b.verdict = v
+	if e.Now.Guessed && f.cfg.Cluster == nil {
+		// A stamp that is too early has copies delete the record; of one that is too late the
+		// next ones come back. In a region of three they can't, and the others' promises keep
+		// them from being too early, unless all three stood still.
+		v.Off = 0
+	}
 	b.off.Store(int64(v.Off))
 	b.doubt.Store(v.Doubt)
 	return v

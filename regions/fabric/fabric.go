@@ -432,8 +432,14 @@ func (f *Fabric) Close(ctx context.Context) error {
 	for _, l := range logs {
 		l.abandon()
 	}
+	f.wireMu.Lock()
+	ran := f.broker != nil
+	f.wireMu.Unlock()
 	f.stopBroker()
-	err := f.markClosed(drained, clean)
+	var err error
+	if ran { // else the mark stays as it is: nobody has read the blocks that the run before left
+		err = f.markClosed(drained, clean)
+	}
 	f.release()
 	return err
 }

@@ -25,7 +25,10 @@ func (f *Fabric) rewriteTails(ctx context.Context, last run) error {
 	}
 	for _, stream := range slices.Sorted(maps.Keys(last.Clean)) {
 		e, ok := f.known[stream]
-		if !ok || e.State != "" {
+		f.mu.Lock()
+		closed := f.shut[stream].last
+		f.mu.Unlock()
+		if !ok || e.State != "" || closed {
 			continue
 		}
 		id, err := api.ParseLogID(e.Log)
@@ -36,7 +39,10 @@ func (f *Fabric) rewriteTails(ctx context.Context, last run) error {
 		if l.admin, err = f.broker.js.Stream(ctx, stream); err != nil {
 			return fmt.Errorf("rewrite tail of %s: %w", id, err)
 		}
-		if err := l.settleKind(ctx); err != nil {
+		if err := l.settleKind(ctx); errors.Is(err, ErrDamaged) {
+			f.shutLog(stream, err)
+			continue
+		} else if err != nil {
 			return err
 		}
 		if err := l.rewriteTail(ctx, last.Clean[stream], last.Boot == f.boot); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"domicile/api"
 	"domicile/regions"
+	"domicile/regions/clock"
 )
 
 // sweepEvery is how often retention looks at the logs, at pace 1.
@@ -192,12 +193,15 @@ func (l *store) plan(ctx context.Context) (cut, error) {
 			}
 			aged, ahead, late := ages.of(m.item.Time)
 			if m.position.Sequence > purged && (m.position.Sequence > safe || !aged && c.Bytes >= excess) {
-				if ahead && m.position.Sequence <= safe && !ages.now.Before(l.lookAgain) {
+				if ahead && c.To == 0 && m.position.Sequence <= safe && !ages.now.Before(l.lookAgain) {
 					held.add(m)
 					continue
 				}
 				if held.ahead {
 					l.lookAgain = m.item.Time.Add(bounds.MaxAge)
+					if m.position.Sequence > safe { // what lies behind it was not looked at
+						l.lookAgain = ages.now.Add(min(clock.Gap, bounds.MaxAge))
+					}
 				}
 				c.late = late
 				return c, nil

@@ -50,7 +50,8 @@ func checkHello(ours, theirs regions.Hello, certified string, m met) error {
 		other = m.claimed
 	}
 	if other != "" && other != certified {
-		return refuse(api.PermissionDenied, "fabric_id", theirs.FabricID, "that is the fabric of "+other+": a data folder was copied; create the region's own")
+		return refuse(api.PermissionDenied, "fabric_id", theirs.FabricID, "that is the fabric of "+other+": a data folder was copied; create the region's own. "+
+			"If "+other+" said it first and is wrong, take it out of peers.json in this node's data folder, and start it with "+other+" cut off")
 	}
 	if p := m.present; p != nil && p.FabricID != theirs.FabricID {
 		return refuse(api.PermissionDenied, "fabric_id", theirs.FabricID, "region "+certified+" is connected with fabric "+p.FabricID+": two fabrics carry one name; stop one of them")
